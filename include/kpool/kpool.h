@@ -1,0 +1,378 @@
+/*
+ * kpool: the k-pool state of a sparse-attention indexer, as precompiled Vulkan compute shaders.
+ *
+ * An indexer with k-pooling keeps one pooled key per `kpool` consecutive tokens of a request. The
+ * tokens after the last complete pool wait in a persistent ring, `tail`, one slot per running
+ * request. The library records the operations that keep that ring into the caller's command buffers.
+ *
+ * Use, in order:
+ *   1. kpoolGetRequirements        what a device must have; asks no device
+ *   2. kpoolCreateContext          once per VkDevice
+ *   3. kpoolCreateKernel           once per operation and geometry: one pipeline
+ *   4. kpoolWriteDescriptorSet     once per set of buffers (or push descriptors: never)
+ *   5. kpoolCmd...                 once per recorded operation; the command buffer may be submitted
+ *                                  again every step, with only the contents of the buffers changed
+ *
+ * Ownership. The library owns its own small structs and the Vulkan objects behind them, all made
+ * through the caller's VkAllocationCallbacks. It allocates no device memory, creates no buffer,
+ * submits nothing, waits for nothing and prints nothing. Every pointer that is passed in is read
+ * during the call and not kept, except the handles of a KpoolContextCreateInfo and what its
+ * pAllocator points to (pfn and pUserData are copied).
+ *
+ * Threads. An object does not change between its creation and its destruction, so any number of
+ * threads may use it at once; what Vulkan asks for the command buffer, the descriptor set and the
+ * pipeline cache that are passed in remains the caller's. There is no global state.
+ *
+ * Zero. Every struct may be zeroed: a zero means the default that its comment names, or is refused
+ * by name. pNext is NULL.
+ *
+ * Units. Sizes and offsets of buffers are bytes. Bases and strides of tensors are elements of that
+ * tensor. Positions, lengths and capacities are tokens, requests or rows, as said.
+ *
+ * Errors. Functions that can fail return a KpoolResult and take a KpoolDiagnostic *, which may be
+ * NULL; on failure it receives a sentence that names the argument and the rule. A kpoolCmd... that
+ * fails has recorded nothing.
+ */
+#ifndef KPOOL_KPOOL_H
+#define KPOOL_KPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <vulkan/vulkan_core.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KPOOL_VERSION_MAJOR 0
+#define KPOOL_VERSION_MINOR 1
+#define KPOOL_VERSION_PATCH 0
+/* Vulkan's own packing, so that VK_API_VERSION_MAJOR and its kin read it. */
+#define KPOOL_VERSION VK_MAKE_API_VERSION(0, KPOOL_VERSION_MAJOR, KPOOL_VERSION_MINOR, KPOOL_VERSION_PATCH)
+
+/* The version of the linked library; compare with KPOOL_VERSION, the version of this header. Within
+ * one major version structs only grow at their end through pNext. */
+uint32_t kpoolGetVersion(void);
+
+/* ------------------------------------------------------------------------------ results ------- */
+
+typedef enum KpoolResult {
+    KPOOL_SUCCESS = 0,
+    KPOOL_ERROR_INVALID_ARGUMENT = -1,   /* an argument breaks a rule of this header */
+    KPOOL_ERROR_LIMIT = -2,              /* beyond a limit of the device or of the library */
+    KPOOL_ERROR_UNSUPPORTED_DEVICE = -3, /* the device cannot be used at all, or not this way */
+    KPOOL_ERROR_OUT_OF_HOST_MEMORY = -4, /* an allocation of the library's own failed */
+    KPOOL_ERROR_VULKAN = -5,             /* a Vulkan call failed: KpoolDiagnostic::vkResult */
+    KPOOL_ERROR_INVALID_DATA = -6        /* kpoolValidate: the index arrays break a rule */
+} KpoolResult;
+
+/* A short fixed name, such as "KPOOL_ERROR_LIMIT". Never NULL. */
+const char *kpoolResultString(KpoolResult result);
+
+/* Filled when a function fails and left alone when it succeeds. Owned by the caller. */
+typedef struct KpoolDiagnostic {
+    KpoolResult result;
+    VkResult vkResult;    /* what Vulkan returned, or VK_SUCCESS where no Vulkan call failed */
+    const char *argument; /* the name of the argument at fault; static, never freed */
+    char message[256];    /* one sentence: the argument, what it is, and the rule */
+} KpoolDiagnostic;
+
+/* ----------------------------------------------------------------------------- geometry ------- */
+
+typedef enum KpoolType {
+    KPOOL_TYPE_NONE = 0,
+    KPOOL_TYPE_F32 = 1,
+    KPOOL_TYPE_F16 = 2,
+    KPOOL_TYPE_BF16 = 3
+} KpoolType;
+
+/* Bytes of one element; 0 for anything that is no type. */
+uint32_t kpoolTypeSize(KpoolType type);
+
+/* What is fixed for one ring. Everything that works on one ring is made from the same geometry. */
+typedef struct KpoolGeometry {
+    uint32_t head_dim; /* D: channels per key, 1 to 1024, even for 2-byte types */
+    uint32_t kpool;    /* P: tokens per pool, 1 to 128 */
+    KpoolType type;    /* element type of tail, k and gate */
+    uint32_t ring;     /* R: positions per slot, kpool + rollback to 4096; 0: kpool + rollback */
+    uint32_t rollback; /* H: how many of the latest call's tokens may still be taken back */
+} KpoolGeometry;
+
+#define KPOOL_MAX_HEAD_DIM 1024u
+#define KPOOL_MAX_KPOOL 128u
+#define KPOOL_MAX_RING 4096u
+/* Every element offset of a tensor stays below this, so that it fits 31 bits on the device. */
+#define KPOOL_MAX_ELEMENTS 0x80000000u
+
+/* -------------------------------------------------------------------------- requirements ------ */
+
+/* Descriptor layouts. Both serve every operation; a context uses one. */
+typedef enum KpoolBindingLayout {
+    KPOOL_BINDING_LAYOUT_DEFAULT = 0, /* wide where the device takes it, else floor */
+    KPOOL_BINDING_LAYOUT_WIDE = 1,    /* one storage buffer per tensor; buffers may all differ */
+    KPOOL_BINDING_LAYOUT_FLOOR = 2    /* four storage buffers, what every device has: see KpoolBindings */
+} KpoolBindingLayout;
+
+#define KPOOL_BINDING_LAYOUT_WIDE_BIT 0x1u
+#define KPOOL_BINDING_LAYOUT_FLOOR_BIT 0x2u
+
+typedef struct KpoolRequirements {
+    uint32_t apiVersion;          /* the Vulkan version to create instance and device with, or later */
+    uint32_t bindingLayouts;      /* KPOOL_BINDING_LAYOUT_..._BIT: the layouts this device takes */
+    VkBufferUsageFlags usage;     /* what every buffer must be created with, at least */
+    VkDeviceSize offsetAlignment; /* bytes: KpoolRange::offset is a multiple of it */
+    VkDeviceSize maxRange;        /* bytes: the largest KpoolRange::size that may be needed */
+    uint32_t maxSlots;            /* the most slots whose dense tail fits maxRange */
+    uint32_t ring;                /* R, with the default filled in */
+    uint32_t alignment;           /* bytes: the largest KpoolKernelCreateInfo::alignment that a dense
+                                     layout of this geometry keeps */
+} KpoolRequirements;
+
+/*
+ * What a device with these limits must be given for rings of this geometry. Pure: needs no instance
+ * and no device, and no extension or feature is ever required.
+ *   limits    VkPhysicalDeviceProperties::limits
+ *   geometry  as for a kernel
+ * Errors: INVALID_ARGUMENT, LIMIT (the geometry breaks a rule, or one slot exceeds the range).
+ */
+KpoolResult kpoolGetRequirements(const VkPhysicalDeviceLimits *limits, const KpoolGeometry *geometry,
+                                 KpoolRequirements *requirements, KpoolDiagnostic *diagnostic);
+
+/* ------------------------------------------------------------------------------ context ------- */
+
+typedef struct KpoolContext_T *KpoolContext;
+
+/* The caller enabled VK_KHR_push_descriptor on the device: every kpoolCmd... pushes its bindings and
+ * takes VK_NULL_HANDLE for its descriptor set. */
+#define KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT 0x1u
+/* The caller enabled VK_EXT_debug_utils on the instance: the library's objects are given names. */
+#define KPOOL_CONTEXT_DEBUG_NAMES_BIT 0x2u
+
+typedef struct KpoolContextCreateInfo {
+    const void *pNext; /* NULL */
+    uint32_t flags;    /* KPOOL_CONTEXT_..._BIT */
+    /* The version the instance was created for: VkApplicationInfo::apiVersion. The device is used at
+     * the lower of this and its own; below 1.1 it is refused. 0 is Vulkan's 1.0, and refused. */
+    uint32_t apiVersion;
+    VkInstance instance;
+    VkPhysicalDevice physicalDevice;
+    VkDevice device;
+    PFN_vkGetInstanceProcAddr pfnGetInstanceProcAddr;
+    const VkAllocationCallbacks *pAllocator; /* NULL: malloc here, the driver's own in Vulkan */
+    KpoolBindingLayout bindingLayout;
+} KpoolContextCreateInfo;
+
+/*
+ * Makes the function table, the descriptor set layouts and the pipeline layouts for one device.
+ * The handles must outlive the context. On failure nothing is left behind and *context is NULL.
+ * Errors: INVALID_ARGUMENT, UNSUPPORTED_DEVICE (below Vulkan 1.1, a function missing, the wide layout
+ * asked for and not taken), OUT_OF_HOST_MEMORY, VULKAN.
+ */
+KpoolResult kpoolCreateContext(const KpoolContextCreateInfo *createInfo, KpoolContext *context,
+                               KpoolDiagnostic *diagnostic);
+
+/* After every kernel of it is destroyed. NULL is ignored. */
+void kpoolDestroyContext(KpoolContext context);
+
+/* The layout in use: wide or floor, never default. */
+KpoolBindingLayout kpoolGetBindingLayout(KpoolContext context);
+
+/* ------------------------------------------------------------------------------- kernel ------- */
+
+typedef enum KpoolOperation {
+    KPOOL_OPERATION_NONE = 0,
+    KPOOL_OPERATION_SEED_TAIL = 1
+} KpoolOperation;
+
+typedef struct KpoolKernel_T *KpoolKernel;
+
+typedef struct KpoolKernelCreateInfo {
+    const void *pNext; /* NULL */
+    KpoolOperation operation;
+    KpoolGeometry geometry;
+    /* Bytes that every row start of tail, k and gate is a multiple of: 4, or 16, which moves 16 bytes
+     * at a time and needs head_dim times the element size to be a multiple of 16. 0: 4. */
+    uint32_t alignment;
+    /* The shape of a workgroup: invocations that share one request, and requests side by side in one
+     * workgroup; both powers of two, at most 128 and the device's limit together. 0: chosen from the
+     * device's type. No shape changes a result. */
+    uint32_t lanesPerRequest;
+    uint32_t requestsPerGroup;
+    VkPipelineCache pipelineCache; /* or VK_NULL_HANDLE */
+} KpoolKernelCreateInfo;
+
+/*
+ * Makes one pipeline. On failure nothing is left behind and *kernel is NULL. Slow: the driver
+ * compiles; a VkPipelineCache helps.
+ * Errors: INVALID_ARGUMENT, LIMIT, OUT_OF_HOST_MEMORY, VULKAN.
+ */
+KpoolResult kpoolCreateKernel(KpoolContext context, const KpoolKernelCreateInfo *createInfo,
+                              KpoolKernel *kernel, KpoolDiagnostic *diagnostic);
+
+/* After every command buffer that uses it has completed or been reset. NULL is ignored. */
+void kpoolDestroyKernel(KpoolKernel kernel);
+
+/* What the kernel was made from, with every default filled in; pipelineCache is VK_NULL_HANDLE. */
+KpoolKernelCreateInfo kpoolGetKernelInfo(KpoolKernel kernel);
+
+/* ----------------------------------------------------------------------------- bindings ------- */
+
+/* A range of a buffer. The buffer is the caller's, made with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT. */
+typedef struct KpoolRange {
+    VkBuffer buffer;
+    VkDeviceSize offset; /* bytes */
+    VkDeviceSize size;   /* bytes, at least what the call needs and at least 4; not VK_WHOLE_SIZE */
+} KpoolRange;
+
+/*
+ * Where the tensors are. An operation looks at the ranges it uses, listed at its kpoolCmd...; the
+ * others may stay zero.
+ *
+ * Wide layout: every range is a descriptor of its own. Each offset is a multiple of the device's
+ * minStorageBufferOffsetAlignment; buffers and ranges may be shared or not.
+ *
+ * Floor layout: the ranges form four groups, and each group is one descriptor that spans from the
+ * start of its first range to the end of its last:
+ *     tail   tail
+ *     rows   k, gate
+ *     words  input_row_offsets, cache_lengths, slot_idx, status
+ *     out    (outputs of other operations)
+ * All non-zero ranges of a group lie in one buffer, the span is at most the device's
+ * maxStorageBufferRange, the smallest offset of a group is a multiple of
+ * minStorageBufferOffsetAlignment, and every other offset is a multiple of the kernel's alignment in
+ * tail and rows, of 4 elsewhere. The groups are formed over all non-zero ranges, so the same struct
+ * is given to kpoolWriteDescriptorSet and to each kpoolCmd... that uses the set.
+ */
+typedef struct KpoolBindings {
+    KpoolRange tail;              /* [max_slots, 2, ring, head_dim] type, read and written in place */
+    KpoolRange k;                 /* [rows, head_dim] type */
+    KpoolRange gate;              /* [rows, head_dim] type */
+    KpoolRange input_row_offsets; /* [requests + 1] u32: rows of request r are [off[r], off[r+1]) */
+    KpoolRange cache_lengths;     /* [requests] u32: tokens of the request before this call */
+    KpoolRange slot_idx;          /* [requests] u32: ring slot of each request */
+    KpoolRange status;            /* [16] u32: counts of what was refused, KPOOL_STATUS_... */
+} KpoolBindings;
+
+/*
+ * Capacities, strides and bases of one call: how much the buffers hold. What is really there is read
+ * on the device, so one recorded call serves every step. Shared by all operations.
+ *
+ * Strides and bases are elements; a stride of 0 is dense: a row stride of head_dim, a plane stride of
+ * ring rows, a slot stride of two planes. Any nesting is accepted in which no two elements share a
+ * place: with the dimensions longer than 1 ordered by stride, each stride exceeds the furthest offset
+ * that the smaller ones reach. For 2-byte types bases and strides are even. The furthest element of a
+ * tensor stays below KPOOL_MAX_ELEMENTS.
+ */
+typedef struct KpoolCall {
+    const void *pNext;  /* NULL */
+    uint32_t max_slots; /* S: slots of tail, at least 1 */
+    uint32_t requests;  /* B: requests the index arrays hold; unused ones are empty */
+    uint32_t rows;      /* T: rows of k and gate */
+    VkDeviceSize tail_slot_stride;
+    VkDeviceSize tail_plane_stride;
+    VkDeviceSize tail_row_stride;
+    VkDeviceSize k_row_stride;
+    VkDeviceSize gate_row_stride;
+    VkDeviceSize tail_base;
+    VkDeviceSize k_base;
+    VkDeviceSize gate_base;
+    VkDeviceSize input_row_offsets_base;
+    VkDeviceSize cache_lengths_base;
+    VkDeviceSize slot_idx_base;
+    VkDeviceSize status_base;
+} KpoolCall;
+
+/* Indices of `status`. The library only adds; the caller clears. A request counts once per dispatch,
+ * at the first cause that applies, and nothing else of it is written. Empty requests never count. */
+#define KPOOL_STATUS_OFFSETS_DESCEND 0 /* input_row_offsets[r + 1] < input_row_offsets[r] */
+#define KPOOL_STATUS_ROWS_EXCEED 1     /* input_row_offsets[r + 1] > rows */
+#define KPOOL_STATUS_SLOT_RANGE 2      /* slot_idx[r] >= max_slots */
+#define KPOOL_STATUS_LENGTH_WRAPS 3    /* cache_lengths[r] + tokens of this call > 2^32 - 1 */
+#define KPOOL_STATUS_DUPLICATE_SLOT 4  /* slot_idx[r] is that of an earlier request: kpoolValidate */
+#define KPOOL_STATUS_COUNT 16          /* length of status; the others are 0 */
+
+/* The set layout for the operation; in the floor layout the same one for all. Owned by the context.
+ * VK_NULL_HANDLE for anything that is no operation. */
+VkDescriptorSetLayout kpoolGetDescriptorSetLayout(KpoolContext context, KpoolOperation operation);
+
+/* How many descriptors of VK_DESCRIPTOR_TYPE_STORAGE_BUFFER such a set takes from a pool. */
+uint32_t kpoolGetDescriptorCount(KpoolContext context, KpoolOperation operation);
+
+/* Bytes of each tensor that the call needs, bases and strides included, 0 for tensors that the
+ * operation does not use: in `size` of each range; buffer and offset are set to 0.
+ * Errors: as the kpoolCmd... of the operation, as far as they do not depend on the buffers. */
+KpoolResult kpoolGetSizes(KpoolOperation operation, const KpoolGeometry *geometry, const KpoolCall *call,
+                          KpoolBindings *sizes, KpoolDiagnostic *diagnostic);
+
+/*
+ * Writes the bindings into the caller's set, made with kpoolGetDescriptorSetLayout of the operation.
+ * Not for a context with push descriptors. The rules of vkUpdateDescriptorSets for a set in use are the
+ * caller's.
+ * Errors: INVALID_ARGUMENT, LIMIT; the set is then unchanged.
+ */
+KpoolResult kpoolWriteDescriptorSet(KpoolContext context, KpoolOperation operation, VkDescriptorSet set,
+                                    const KpoolBindings *bindings, KpoolDiagnostic *diagnostic);
+
+/* ----------------------------------------------------------------------------- recording ------ */
+
+/*
+ * Workgroups that the kernel dispatches for the call, x, y, z: all 0 where nothing is recorded. Pure.
+ * Errors: INVALID_ARGUMENT, LIMIT.
+ */
+KpoolResult kpoolGetGroupCount(KpoolKernel kernel, const KpoolCall *call, uint32_t groups[3],
+                               KpoolDiagnostic *diagnostic);
+
+/*
+ * seed_tail: stashes the tokens of this call that a later call still needs in each request's slot.
+ *
+ *     for pos in [w0, end):   row = off[r] + (pos - L)
+ *         tail[slot, 0, pos mod R] = k[row]
+ *         tail[slot, 1, pos mod R] = gate[row]
+ *
+ * with L = cache_lengths[r], end = L + off[r+1] - off[r], w0 = max(L, floor(max(end - H, 0) / P) * P).
+ * A move of bits; everything else in tail keeps its bits. Cost depends on the rows that move.
+ *
+ *   commandBuffer  recording, outside a render pass, of a queue family with compute
+ *   kernel         of KPOOL_OPERATION_SEED_TAIL
+ *   set            written from the same bindings; VK_NULL_HANDLE with push descriptors
+ *   bindings       tail, k, gate, input_row_offsets, cache_lengths, slot_idx, status
+ *   call           max_slots, requests, rows, their strides and bases. With requests = 0 nothing is
+ *                  recorded, and that is a success.
+ *
+ * Before: what wrote k, gate, the index arrays and status is available and visible to
+ *   VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT (status also SHADER_WRITE). What
+ *   wrote tail likewise, to SHADER_WRITE. What read tail has finished: a write-after-read needs only an
+ *   execution dependency to COMPUTE_SHADER. No barrier is recorded here.
+ * After: tail and status are written at COMPUTE_SHADER, SHADER_WRITE.
+ * Clobbers: the bound compute pipeline, compute descriptor set 0, push constants of
+ *   VK_SHADER_STAGE_COMPUTE_BIT.
+ * Two non-empty requests with one slot in one call: that slot's contents are unspecified, all else is
+ *   exact; kpoolValidate finds them.
+ * Errors: INVALID_ARGUMENT, LIMIT.
+ */
+KpoolResult kpoolCmdSeedTail(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
+                             const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
+
+/* ----------------------------------------------------------------------------- host side ------ */
+
+/*
+ * Judges one call's index arrays on the host by the rules the device applies, and for two non-empty
+ * requests with one slot. Reads call->max_slots, requests and rows only; the pointers are the first
+ * elements. Time is quadratic in requests with distinct valid slots; meant for tests and debugging.
+ *   input_row_offsets  [requests + 1]
+ *   cache_lengths      [requests]
+ *   slot_idx           [requests]
+ *   status             NULL, or [16]: added to as the device would, and duplicates at index 4
+ * Returns KPOOL_ERROR_INVALID_DATA with the first fault named by request (a duplicate by both) where
+ * there is any. Errors: also INVALID_ARGUMENT.
+ */
+KpoolResult kpoolValidate(const KpoolCall *call, const uint32_t *input_row_offsets,
+                          const uint32_t *cache_lengths, const uint32_t *slot_idx,
+                          uint32_t status[KPOOL_STATUS_COUNT], KpoolDiagnostic *diagnostic);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

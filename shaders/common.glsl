@@ -1,0 +1,52 @@
+// What every kernel includes: constants, push constants, and tensors addressed as base + index in
+// either binding layout. A kernel is compiled four times: KPOOL_FLOOR 0 or 1, KPOOL_WORD_BYTES 4 or 16.
+
+#include "interface.h"
+
+#define SPECIALIZATION_CONSTANT(id, name) layout(constant_id = id) const uint name = 1;
+KPOOL_SPECIALIZATION(SPECIALIZATION_CONSTANT)
+
+layout(local_size_x_id = 0) in;
+
+#define PUSH_CONSTANT(name) uint name;
+layout(push_constant, std430) uniform Push { KPOOL_PUSH_CONSTANTS(PUSH_CONSTANT) } pc;
+
+#if KPOOL_WORD_BYTES == 16
+#define ROW_WORD uvec4
+#else
+#define ROW_WORD uint
+#endif
+
+// INPUT and OUTPUT declare a tensor that the kernel reads only, or also writes; AT(name, i) is its word i.
+#if KPOOL_FLOOR
+layout(set = 0, binding = KPOOL_GROUP_tail, std430) restrict buffer TailGroup { ROW_WORD tail_group[]; };
+layout(set = 0, binding = KPOOL_GROUP_rows, std430) restrict readonly buffer RowsGroup { ROW_WORD rows_group[]; };
+layout(set = 0, binding = KPOOL_GROUP_words, std430) restrict buffer WordsGroup { uint words_group[]; };
+
+#define INPUT(type, name)
+#define OUTPUT(type, name)
+
+#define GROUP_OF_tail tail_group
+#define GROUP_OF_k rows_group
+#define GROUP_OF_gate rows_group
+#define GROUP_OF_input_row_offsets words_group
+#define GROUP_OF_cache_lengths words_group
+#define GROUP_OF_slot_idx words_group
+#define GROUP_OF_status words_group
+
+#define AT(name, i) GROUP_OF_##name[pc.name##_base + (i)]
+#else
+#define INPUT(type, name) \
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict readonly buffer Buffer_##name { type name[]; };
+#define OUTPUT(type, name) \
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict buffer Buffer_##name { type name[]; };
+
+#define AT(name, i) name[pc.name##_base + (i)]
+#endif
+
+// A row of tail, k or gate, in the words that are moved.
+const uint row_words = head_dim * element_size / KPOOL_WORD_BYTES;
+
+// More workgroups than one dimension holds lie in rows of gl_NumWorkGroups.x. The product is below
+// 2^31 + 2^16, since no tensor has 2^31 elements.
+uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }

@@ -1,0 +1,69 @@
+/* The interface between host and device: bindings, push constants and specialization constants.
+ * Included by C and by GLSL, so it holds preprocessor lists and nothing else. */
+#ifndef KPOOL_INTERFACE_H
+#define KPOOL_INTERFACE_H
+
+/* X(name, group): the tensors. In the wide layout a tensor's binding is its place in this list, in the
+ * floor layout its group's place in KPOOL_GROUPS. GLSL cannot count a list, hence the numbers below. */
+#define KPOOL_TENSORS(X)        \
+    X(tail, tail)               \
+    X(k, rows)                  \
+    X(gate, rows)               \
+    X(input_row_offsets, words) \
+    X(cache_lengths, words)     \
+    X(slot_idx, words)          \
+    X(status, words)
+
+#define KPOOL_BINDING_tail 0
+#define KPOOL_BINDING_k 1
+#define KPOOL_BINDING_gate 2
+#define KPOOL_BINDING_input_row_offsets 3
+#define KPOOL_BINDING_cache_lengths 4
+#define KPOOL_BINDING_slot_idx 5
+#define KPOOL_BINDING_status 6
+#define KPOOL_TENSOR_COUNT 7
+
+#define KPOOL_GROUPS(X) \
+    X(tail)             \
+    X(rows)             \
+    X(words)            \
+    X(out)
+
+#define KPOOL_GROUP_tail 0
+#define KPOOL_GROUP_rows 1
+#define KPOOL_GROUP_words 2
+#define KPOOL_GROUP_out 3
+#define KPOOL_GROUP_COUNT 4
+
+/* X(name): what is fixed for one call. Bases and strides count the words that the shader moves: of
+ * 4 or 16 bytes (the kernel's alignment) in tail, k and gate, of 4 bytes elsewhere. In the floor layout
+ * a base also holds the distance from the start of the group. */
+#define KPOOL_PUSH_CONSTANTS(X) \
+    X(max_slots)                \
+    X(requests)                 \
+    X(rows)                     \
+    X(tail_slot_stride)         \
+    X(tail_plane_stride)        \
+    X(tail_row_stride)          \
+    X(k_row_stride)             \
+    X(gate_row_stride)          \
+    X(tail_base)                \
+    X(k_base)                   \
+    X(gate_base)                \
+    X(input_row_offsets_base)   \
+    X(cache_lengths_base)       \
+    X(slot_idx_base)            \
+    X(status_base)
+
+/* X(id, name): what is fixed for one pipeline. id 0 is the x size of the workgroup. */
+#define KPOOL_SPECIALIZATION(X) \
+    X(0, local_size)            \
+    X(1, head_dim)              \
+    X(2, kpool)                 \
+    X(3, ring)                  \
+    X(4, rollback)              \
+    X(5, element_size)          \
+    X(6, lanes_per_request)     \
+    X(7, requests_per_group)
+
+#endif

@@ -1,0 +1,51 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+
+// seed_tail: moves the rows that a later call still needs into each request's slot of the ring.
+// lanes_per_request invocations share a request; requests_per_group requests share a workgroup.
+
+#include "common.glsl"
+
+OUTPUT(ROW_WORD, tail)
+INPUT(ROW_WORD, k)
+INPUT(ROW_WORD, gate)
+INPUT(uint, input_row_offsets)
+INPUT(uint, cache_lengths)
+INPUT(uint, slot_idx)
+OUTPUT(uint, status)
+
+#include "request.glsl"
+
+void main() {
+    const uint lane = gl_LocalInvocationID.x % lanes_per_request;
+    const uint r = group_index() * requests_per_group + gl_LocalInvocationID.x / lanes_per_request;
+    if (r >= pc.requests) {
+        return;
+    }
+    Request request;
+    const uint verdict = read_request(r, request);
+    if (verdict != ACCEPTED) {
+        if (verdict != EMPTY && lane == 0u) {
+            atomicAdd(AT(status, verdict), 1u);
+        }
+        return;
+    }
+
+    // An accepted request has cached + tokens <= 2^32 - 1, and begin never falls below cached.
+    const uint end = request.cached + request.tokens;
+    const uint kept = end > rollback ? end - rollback : 0u;
+    const uint begin = max(request.cached, kept - kept % kpool);
+    const uint first_row = request.first + (begin - request.cached);
+    const uint slot_word = request.slot * pc.tail_slot_stride;
+
+    // end - begin is below kpool + rollback, so the count of words stays far below 2^32.
+    const uint count = (end - begin) * row_words;
+    for (uint i = lane; i < count; i += lanes_per_request) {
+        const uint member = i / row_words;
+        const uint word = i % row_words;
+        const uint row = first_row + member;
+        const uint to = slot_word + ((begin + member) % ring) * pc.tail_row_stride + word;
+        AT(tail, to) = AT(k, row * pc.k_row_stride + word);
+        AT(tail, to + pc.tail_plane_stride) = AT(gate, row * pc.gate_row_stride + word);
+    }
+}

@@ -1,0 +1,30 @@
+/* Host arithmetic of geometries and calls: defaults filled in, rules checked, sizes found. Pure. */
+#ifndef KPOOL_SHAPE_H
+#define KPOOL_SHAPE_H
+
+#include "tensors.h"
+
+/* Fills in the default ring and checks the rules of KpoolGeometry. */
+KpoolResult kpoolResolveGeometry(const KpoolGeometry *geometry, KpoolGeometry *resolved, KpoolDiagnostic *diagnostic);
+
+typedef struct KpoolPushConstants {
+#define KPOOL_PUSH_FIELD(name) uint32_t name;
+    KPOOL_PUSH_CONSTANTS(KPOOL_PUSH_FIELD)
+#undef KPOOL_PUSH_FIELD
+} KpoolPushConstants;
+
+_Static_assert(sizeof(KpoolPushConstants) <= 128, "every device has 128 bytes of push constants");
+
+typedef struct KpoolShape {
+    KpoolPushConstants push;               /* with bases as the wide layout has them */
+    VkDeviceSize sizes[KPOOL_TENSOR_COUNT]; /* bytes each tensor needs; 0: none, or not used */
+} KpoolShape;
+
+/* geometry is resolved; alignment is 4 or 16. */
+KpoolResult kpoolResolveCall(KpoolOperation operation, const KpoolGeometry *geometry, uint32_t alignment,
+                             const KpoolCall *call, KpoolShape *shape, KpoolDiagnostic *diagnostic);
+
+/* Where push.<name>_base of a tensor is. */
+uint32_t *kpoolPushBase(KpoolPushConstants *push, uint32_t tensor);
+
+#endif

@@ -1,0 +1,15 @@
+/* The precompiled SPIR-V: which module an operation runs. */
+#ifndef KPOOL_SPIRV_H
+#define KPOOL_SPIRV_H
+
+#include "kpool/kpool.h"
+
+typedef struct KpoolModule {
+    const uint32_t *words;
+    size_t size; /* bytes */
+} KpoolModule;
+
+/* bindingLayout is wide or floor, alignment 4 or 16. */
+KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout bindingLayout, uint32_t alignment);
+
+#endif

@@ -1,0 +1,80 @@
+#include "tensors.h"
+
+const KpoolTensorInfo kpoolTensorInfos[KPOOL_TENSOR_COUNT] = {
+#define KPOOL_TENSOR_INFO(tensor, its_group)                        \
+    [KPOOL_BINDING_##tensor] = {                                    \
+        .name = #tensor,                                            \
+        .base_name = #tensor "_base",                               \
+        .range_offset = offsetof(KpoolBindings, tensor),            \
+        .base_offset = offsetof(KpoolCall, tensor##_base),          \
+        .group = KPOOL_GROUP_##its_group,                           \
+    },
+    KPOOL_TENSORS(KPOOL_TENSOR_INFO)
+#undef KPOOL_TENSOR_INFO
+};
+
+const char *const kpoolGroupNames[KPOOL_GROUP_COUNT] = {
+#define KPOOL_GROUP_NAME(group) [KPOOL_GROUP_##group] = #group,
+    KPOOL_GROUPS(KPOOL_GROUP_NAME)
+#undef KPOOL_GROUP_NAME
+};
+
+/* The numbers of interface.h are places in its list, and the structs of the header hold the same list. */
+#define KPOOL_COUNT_ONE(tensor, group) +1
+_Static_assert(0 KPOOL_TENSORS(KPOOL_COUNT_ONE) == KPOOL_TENSOR_COUNT, "KPOOL_TENSOR_COUNT counts the list");
+_Static_assert(sizeof(KpoolBindings) == KPOOL_TENSOR_COUNT * sizeof(KpoolRange), "KpoolBindings holds the list");
+_Static_assert(KPOOL_TENSOR_COUNT <= 32, "a set of tensors fits a uint32_t");
+#define KPOOL_CHECK_PLACE(tensor, group)                                                      \
+    _Static_assert(offsetof(KpoolBindings, tensor) == KPOOL_BINDING_##tensor * sizeof(KpoolRange), \
+                   "KPOOL_BINDING_" #tensor " is its place in the list");
+KPOOL_TENSORS(KPOOL_CHECK_PLACE)
+
+#define BIT(tensor) (1u << KPOOL_BINDING_##tensor)
+
+uint32_t kpoolOperationTensors(KpoolOperation operation)
+{
+    switch (operation) {
+    case KPOOL_OPERATION_SEED_TAIL:
+        return BIT(tail) | BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) | BIT(slot_idx) |
+               BIT(status);
+    case KPOOL_OPERATION_NONE:
+        break;
+    }
+    return 0;
+}
+
+const char *kpoolOperationName(KpoolOperation operation)
+{
+    return operation == KPOOL_OPERATION_SEED_TAIL ? "seed_tail" : "none";
+}
+
+uint32_t kpoolCountTensors(uint32_t tensors)
+{
+    uint32_t count = 0;
+    for (; tensors != 0; tensors &= tensors - 1) {
+        count++;
+    }
+    return count;
+}
+
+uint32_t kpoolBindingLayouts(const VkPhysicalDeviceLimits *limits)
+{
+    uint32_t most = 0;
+    for (uint32_t operation = 1; operation < KPOOL_OPERATION_COUNT; operation++) {
+        const uint32_t count = kpoolCountTensors(kpoolOperationTensors((KpoolOperation)operation));
+        most = count > most ? count : most;
+    }
+    const bool wide = most <= limits->maxPerStageDescriptorStorageBuffers &&
+                      most <= limits->maxDescriptorSetStorageBuffers && most <= limits->maxPerStageResources;
+    return KPOOL_BINDING_LAYOUT_FLOOR_BIT | (wide ? KPOOL_BINDING_LAYOUT_WIDE_BIT : 0);
+}
+
+const KpoolRange *kpoolTensorRange(const KpoolBindings *bindings, uint32_t tensor)
+{
+    return (const KpoolRange *)(const void *)((const char *)bindings + kpoolTensorInfos[tensor].range_offset);
+}
+
+VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tensor)
+{
+    return *(const VkDeviceSize *)(const void *)((const char *)call + kpoolTensorInfos[tensor].base_offset);
+}

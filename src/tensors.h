@@ -1,0 +1,49 @@
+/* The tensors as a table: which there are, where KpoolBindings and KpoolCall keep them, which group they
+ * belong to in the floor layout, and which of them an operation uses. */
+#ifndef KPOOL_TENSORS_H
+#define KPOOL_TENSORS_H
+
+#include <stdbool.h>
+
+#include "../shaders/interface.h"
+#include "kpool/kpool.h"
+
+/* KPOOL_TENSOR_tail and so on: a tensor's index is its binding in the wide layout. */
+enum {
+#define KPOOL_TENSOR_ENUM(name, group) KPOOL_TENSOR_##name = KPOOL_BINDING_##name,
+    KPOOL_TENSORS(KPOOL_TENSOR_ENUM)
+#undef KPOOL_TENSOR_ENUM
+};
+
+typedef struct KpoolTensorInfo {
+    const char *name;
+    const char *base_name;
+    size_t range_offset; /* of its KpoolRange in KpoolBindings */
+    size_t base_offset;  /* of its base in KpoolCall */
+    uint32_t group;      /* KPOOL_GROUP_... */
+} KpoolTensorInfo;
+
+extern const KpoolTensorInfo kpoolTensorInfos[KPOOL_TENSOR_COUNT];
+extern const char *const kpoolGroupNames[KPOOL_GROUP_COUNT];
+
+#define KPOOL_OPERATION_COUNT 2u
+
+/* Bit i is tensor i. 0 for anything that is no operation. */
+uint32_t kpoolOperationTensors(KpoolOperation operation);
+/* How many tensors such a set holds. */
+uint32_t kpoolCountTensors(uint32_t tensors);
+const char *kpoolOperationName(KpoolOperation operation);
+
+/* KPOOL_BINDING_LAYOUT_..._BIT: the layouts that a device with these limits takes. */
+uint32_t kpoolBindingLayouts(const VkPhysicalDeviceLimits *limits);
+
+const KpoolRange *kpoolTensorRange(const KpoolBindings *bindings, uint32_t tensor);
+VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tensor);
+
+/* Whether its rows are moved in words of the kernel's alignment. */
+static inline bool kpoolTensorHasRows(uint32_t tensor)
+{
+    return kpoolTensorInfos[tensor].group == KPOOL_GROUP_tail || kpoolTensorInfos[tensor].group == KPOOL_GROUP_rows;
+}
+
+#endif
