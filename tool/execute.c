@@ -68,7 +68,9 @@ static bool create_buffers(Scene *scene)
         memcpy((char *)buffer->mapped + placement->range->offset, *placement->image, (size_t)placement->range->size);
     }
     for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
-        gpu_flush(gpu, &scene->buffers[group]);
+        if (ends[group] != 0) {
+            gpu_flush(gpu, &scene->buffers[group]);
+        }
     }
     return true;
 }
