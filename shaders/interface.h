@@ -12,7 +12,16 @@
     X(input_row_offsets, words) \
     X(cache_lengths, words)     \
     X(slot_idx, words)          \
-    X(status, words)
+    X(status, words)            \
+    X(ape, words)               \
+    X(pool_row_offsets, words)  \
+    X(closed_pool, words)       \
+    X(closed_pooled, out)       \
+    X(pooled, out)              \
+    X(pool_ids, words)          \
+    X(out, out)                 \
+    X(pairs, words)             \
+    X(scratch, out)
 
 #define KPOOL_BINDING_tail 0
 #define KPOOL_BINDING_k 1
@@ -21,7 +30,16 @@
 #define KPOOL_BINDING_cache_lengths 4
 #define KPOOL_BINDING_slot_idx 5
 #define KPOOL_BINDING_status 6
-#define KPOOL_TENSOR_COUNT 7
+#define KPOOL_BINDING_ape 7
+#define KPOOL_BINDING_pool_row_offsets 8
+#define KPOOL_BINDING_closed_pool 9
+#define KPOOL_BINDING_closed_pooled 10
+#define KPOOL_BINDING_pooled 11
+#define KPOOL_BINDING_pool_ids 12
+#define KPOOL_BINDING_out 13
+#define KPOOL_BINDING_pairs 14
+#define KPOOL_BINDING_scratch 15
+#define KPOOL_TENSOR_COUNT 16
 
 #define KPOOL_GROUPS(X) \
     X(tail)             \
@@ -53,9 +71,23 @@
     X(input_row_offsets_base)   \
     X(cache_lengths_base)       \
     X(slot_idx_base)            \
-    X(status_base)
+    X(status_base)              \
+    X(pooled_rows)              \
+    X(pair_count)               \
+    X(closed_pooled_row_stride) \
+    X(pooled_row_stride)        \
+    X(ape_base)                 \
+    X(pool_row_offsets_base)    \
+    X(closed_pool_base)         \
+    X(closed_pooled_base)       \
+    X(pooled_base)              \
+    X(pool_ids_base)            \
+    X(out_base)                 \
+    X(pairs_base)               \
+    X(scratch_base)
 
-/* X(id, name): what is fixed for one pipeline. id 0 is the x size of the workgroup. */
+/* X(id, name): what is fixed for one pipeline. id 0 is the x size of the workgroup; type and pooled_type are
+ * KpoolType's values, numerics is 0 for exact and 1 for fast. */
 #define KPOOL_SPECIALIZATION(X) \
     X(0, local_size)            \
     X(1, head_dim)              \
@@ -63,7 +95,10 @@
     X(3, ring)                  \
     X(4, rollback)              \
     X(5, element_size)          \
-    X(6, lanes_per_request)     \
-    X(7, requests_per_group)
+    X(6, lanes_per_item)     \
+    X(7, items_per_group)    \
+    X(8, type)                  \
+    X(9, pooled_type)           \
+    X(10, numerics)
 
 #endif

@@ -39,15 +39,15 @@ static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo 
     const KpoolGeometry *g = &info->geometry;
     const uint32_t row_words = g->head_dim * kpoolTypeSize(g->type) / info->alignment;
     const bool cpu = deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    if (info->lanesPerRequest == 0) {
+    if (info->lanesPerItem == 0) {
         const uint32_t most_moved = (g->kpool - 1 + g->rollback) * row_words;
         const uint32_t lanes = cpu ? power_of_two_below(row_words) : 2 * power_of_two_below(most_moved);
         const uint32_t most = cpu ? 16 : 64;
-        info->lanesPerRequest = lanes < most ? lanes : most;
+        info->lanesPerItem = lanes < most ? lanes : most;
     }
-    if (info->requestsPerGroup == 0) {
+    if (info->itemsPerGroup == 0) {
         const uint32_t least = cpu ? 64 : 32;
-        info->requestsPerGroup = info->lanesPerRequest < least ? least / info->lanesPerRequest : 1;
+        info->itemsPerGroup = info->lanesPerItem < least ? least / info->lanesPerItem : 1;
     }
 }
 
@@ -80,19 +80,19 @@ static KpoolResult resolve_info(KpoolContext context, const KpoolKernelCreateInf
                          "createInfo.alignment is 16, a row of %u bytes is no multiple of it", row_size);
     }
     choose_shape(context->deviceType, info);
-    if (!is_power_of_two(info->lanesPerRequest)) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.lanesPerRequest",
-                         "createInfo.lanesPerRequest is %u, must be a power of two", info->lanesPerRequest);
+    if (!is_power_of_two(info->lanesPerItem)) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.lanesPerItem",
+                         "createInfo.lanesPerItem is %u, must be a power of two", info->lanesPerItem);
     }
-    if (!is_power_of_two(info->requestsPerGroup)) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.requestsPerGroup",
-                         "createInfo.requestsPerGroup is %u, must be a power of two", info->requestsPerGroup);
+    if (!is_power_of_two(info->itemsPerGroup)) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.itemsPerGroup",
+                         "createInfo.itemsPerGroup is %u, must be a power of two", info->itemsPerGroup);
     }
-    if (info->lanesPerRequest > MOST_INVOCATIONS / info->requestsPerGroup ||
-        info->requestsPerGroup > MOST_INVOCATIONS) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "createInfo.requestsPerGroup",
-                         "createInfo.lanesPerRequest is %u and requestsPerGroup %u, together at most %u invocations",
-                         info->lanesPerRequest, info->requestsPerGroup, MOST_INVOCATIONS);
+    if (info->lanesPerItem > MOST_INVOCATIONS / info->itemsPerGroup ||
+        info->itemsPerGroup > MOST_INVOCATIONS) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "createInfo.itemsPerGroup",
+                         "createInfo.lanesPerItem is %u and itemsPerGroup %u, together at most %u invocations",
+                         info->lanesPerItem, info->itemsPerGroup, MOST_INVOCATIONS);
     }
     return KPOOL_SUCCESS;
 }
@@ -117,14 +117,17 @@ static KpoolResult create_pipeline(KpoolKernel kernel, VkPipelineCache cache, Kp
     kpoolNameObject(context, VK_OBJECT_TYPE_SHADER_MODULE, (uint64_t)module, name, "module");
 
     const Specialization values = {
-        .local_size = info->lanesPerRequest * info->requestsPerGroup,
+        .local_size = info->lanesPerItem * info->itemsPerGroup,
         .head_dim = info->geometry.head_dim,
         .kpool = info->geometry.kpool,
         .ring = info->geometry.ring,
         .rollback = info->geometry.rollback,
         .element_size = kpoolTypeSize(info->geometry.type),
-        .lanes_per_request = info->lanesPerRequest,
-        .requests_per_group = info->requestsPerGroup,
+        .lanes_per_item = info->lanesPerItem,
+        .items_per_group = info->itemsPerGroup,
+        .type = (uint32_t)info->geometry.type,
+        .pooled_type = (uint32_t)info->geometry.type,
+        .numerics = 0,
     };
     static const VkSpecializationMapEntry entries[] = {
 #define MAP_ENTRY(id, name) {id, offsetof(Specialization, name), sizeof(uint32_t)},
