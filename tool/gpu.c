@@ -92,7 +92,7 @@ bool gpu_open_instance(Gpu *gpu)
         .enabledExtensionCount = messages ? 1 : 0,
         .ppEnabledExtensionNames = extensions,
     };
-    if (!succeeded(gpu, vkCreateInstance(&info, NULL, &gpu->instance), "vkCreateInstance")) {
+    if (!succeeded(gpu, vkCreateInstance(&info, NULL, &gpu->instance), "no Vulkan device: vkCreateInstance")) {
         gpu->instance = VK_NULL_HANDLE;
         return false;
     }
@@ -129,7 +129,7 @@ static uint32_t preference(VkPhysicalDeviceType type)
     }
 }
 
-static bool select_device(Gpu *gpu, const char *selector)
+bool gpu_select(Gpu *gpu, const char *selector)
 {
     VkPhysicalDevice devices[MOST_DEVICES];
     const uint32_t count = gpu_list(gpu, devices);
@@ -229,7 +229,7 @@ bool gpu_open(Gpu *gpu, const GpuOptions *options)
 {
     const GpuOptions defaults = {0};
     options = options != NULL ? options : &defaults;
-    const bool opened = gpu_open_instance(gpu) && select_device(gpu, options->device) && select_queue(gpu) &&
+    const bool opened = gpu_open_instance(gpu) && gpu_select(gpu, options->device) && select_queue(gpu) &&
                         create_device(gpu, options) && create_objects(gpu, options);
     if (!opened) {
         gpu_close(gpu);

@@ -47,6 +47,8 @@ typedef struct GpuBuffer {
 bool gpu_open_instance(Gpu *gpu);
 /* Up to 16 devices; returns how many. */
 uint32_t gpu_list(Gpu *gpu, VkPhysicalDevice devices[16]);
+/* Sets physicalDevice and properties; selector as GpuOptions::device. */
+bool gpu_select(Gpu *gpu, const char *selector);
 
 /* All of it. options may be NULL. On failure gpu->error says why, and gpu_close has been called. */
 bool gpu_open(Gpu *gpu, const GpuOptions *options);
