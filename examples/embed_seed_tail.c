@@ -278,7 +278,7 @@ int main(void)
     /* Once per set of buffers: where the tensors are (here one after the other in one buffer), and a set for them. */
     const KpoolCall call = {.max_slots = SLOTS, .requests = REQUESTS, .rows = ROWS};
     KpoolBindings bindings;
-    check(kpoolGetSizes(kernelInfo.operation, &geometry, &call, &bindings, &diagnostic), &diagnostic);
+    check(kpoolGetSizes(&kernelInfo, &call, &bindings, &diagnostic), &diagnostic);
     KpoolRange *const ranges[] = {&bindings.tail, &bindings.k, &bindings.gate, &bindings.input_row_offsets,
                                   &bindings.cache_lengths, &bindings.slot_idx, &bindings.status};
     const size_t range_count = sizeof ranges / sizeof ranges[0];

@@ -1,5 +1,6 @@
 // What every kernel includes: constants, push constants, and tensors addressed as base + index in
-// either binding layout. A kernel is compiled four times: KPOOL_FLOOR 0 or 1, KPOOL_WORD_BYTES 4 or 16.
+// either binding layout. A kernel is compiled with KPOOL_FLOOR 0 and 1, and, where it moves rows, with
+// KPOOL_WORD_BYTES 4 and 16.
 
 #include "interface.h"
 
@@ -22,9 +23,10 @@ layout(push_constant, std430) uniform Push { KPOOL_PUSH_CONSTANTS(PUSH_CONSTANT)
 layout(set = 0, binding = KPOOL_GROUP_tail, std430) restrict buffer TailGroup { ROW_WORD tail_group[]; };
 layout(set = 0, binding = KPOOL_GROUP_rows, std430) restrict readonly buffer RowsGroup { ROW_WORD rows_group[]; };
 layout(set = 0, binding = KPOOL_GROUP_words, std430) restrict buffer WordsGroup { uint words_group[]; };
+layout(set = 0, binding = KPOOL_GROUP_out, std430) restrict buffer OutGroup { ROW_WORD out_group[]; };
 
-#define INPUT(type, name)
-#define OUTPUT(type, name)
+#define INPUT(word, name)
+#define OUTPUT(word, name)
 
 #define GROUP_OF_tail tail_group
 #define GROUP_OF_k rows_group
@@ -33,15 +35,24 @@ layout(set = 0, binding = KPOOL_GROUP_words, std430) restrict buffer WordsGroup 
 #define GROUP_OF_cache_lengths words_group
 #define GROUP_OF_slot_idx words_group
 #define GROUP_OF_status words_group
+#define GROUP_OF_ape words_group
+#define GROUP_OF_pool_row_offsets words_group
+#define GROUP_OF_closed_pool words_group
+#define GROUP_OF_closed_pooled out_group
+#define GROUP_OF_pooled out_group
+#define GROUP_OF_pool_ids words_group
+#define GROUP_OF_out out_group
+#define GROUP_OF_pairs words_group
+#define GROUP_OF_scratch out_group
 
 #define AT(name, i) GROUP_OF_##name[pc.name##_base + (i)]
 #else
-#define INPUT(type, name) \
-    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict readonly buffer Buffer_##name { type name[]; };
-#define OUTPUT(type, name) \
-    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict buffer Buffer_##name { type name[]; };
+#define INPUT(word, name) \
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict readonly buffer Buffer_##name { word tensor_##name[]; };
+#define OUTPUT(word, name) \
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict buffer Buffer_##name { word tensor_##name[]; };
 
-#define AT(name, i) name[pc.name##_base + (i)]
+#define AT(name, i) tensor_##name[pc.name##_base + (i)]
 #endif
 
 // A row of tail, k or gate, in the words that are moved.

@@ -95,10 +95,14 @@
     X(3, ring)                  \
     X(4, rollback)              \
     X(5, element_size)          \
-    X(6, lanes_per_item)     \
-    X(7, items_per_group)    \
+    X(6, lanes_per_item)        \
+    X(7, items_per_group)       \
     X(8, type)                  \
     X(9, pooled_type)           \
-    X(10, numerics)
+    X(10, numerics)             \
+    X(11, topk)                 \
+    X(12, topk_layout)          \
+    X(13, with_tail)            \
+    X(14, scatters)
 
 #endif

@@ -7,18 +7,16 @@ struct Request {
     uint first;  // its first row
     uint tokens; // n
     uint cached; // L
-    uint slot;
 };
 
 // ACCEPTED, EMPTY, or the index of status that counts the cause. Only an accepted request may be used to
-// address anything. The four loads do not wait for one another.
-uint read_request(uint r, out Request request) {
+// address anything. slot is checked against slots; a kernel that uses no slot passes 0 and 1.
+uint read_request(uint r, uint slot, uint slots, out Request request) {
     const uint first = AT(input_row_offsets, r);
     const uint last = AT(input_row_offsets, r + 1u);
     request.first = first;
     request.tokens = last - first;
     request.cached = AT(cache_lengths, r);
-    request.slot = AT(slot_idx, r);
     if (last == first) {
         return EMPTY;
     }
@@ -28,7 +26,7 @@ uint read_request(uint r, out Request request) {
     if (last > pc.rows) {
         return 1u;
     }
-    if (request.slot >= pc.max_slots) {
+    if (slot >= slots) {
         return 2u;
     }
     // L + n > 2^32 - 1, asked without the sum that could wrap.
@@ -36,4 +34,23 @@ uint read_request(uint r, out Request request) {
         return 3u;
     }
     return ACCEPTED;
+}
+
+// Adds a request that was dropped to its count; one invocation of each request calls it.
+void count_dropped(uint verdict) {
+    if (verdict != ACCEPTED && verdict != EMPTY) {
+        atomicAdd(AT(status, verdict), 1u);
+    }
+}
+
+// L + n of an accepted request: at most 2^32 - 1.
+uint request_end(Request request) { return request.cached + request.tokens; }
+
+// The first pool whose members are all new, and how many such pools an accepted request has.
+uint first_new_pool(Request request) { return request.cached / kpool + (request.cached % kpool != 0u ? 1u : 0u); }
+
+uint count_new_pools(Request request) {
+    const uint complete = request_end(request) / kpool;
+    const uint first = first_new_pool(request);
+    return complete > first ? complete - first : 0u;
 }

@@ -2,7 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 
 // seed_tail: moves the rows that a later call still needs into each request's slot of the ring.
-// lanes_per_request invocations share a request; requests_per_group requests share a workgroup.
+// lanes_per_item invocations share a request; items_per_group requests share a workgroup.
 
 #include "common.glsl"
 
@@ -17,30 +17,31 @@ OUTPUT(uint, status)
 #include "request.glsl"
 
 void main() {
-    const uint lane = gl_LocalInvocationID.x % lanes_per_request;
-    const uint r = group_index() * requests_per_group + gl_LocalInvocationID.x / lanes_per_request;
+    const uint lane = gl_LocalInvocationID.x % lanes_per_item;
+    const uint r = group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
     if (r >= pc.requests) {
         return;
     }
+    const uint slot = AT(slot_idx, r);
     Request request;
-    const uint verdict = read_request(r, request);
+    const uint verdict = read_request(r, slot, pc.max_slots, request);
     if (verdict != ACCEPTED) {
-        if (verdict != EMPTY && lane == 0u) {
-            atomicAdd(AT(status, verdict), 1u);
+        if (lane == 0u) {
+            count_dropped(verdict);
         }
         return;
     }
 
     // An accepted request has cached + tokens <= 2^32 - 1, and begin never falls below cached.
-    const uint end = request.cached + request.tokens;
+    const uint end = request_end(request);
     const uint kept = end > rollback ? end - rollback : 0u;
     const uint begin = max(request.cached, kept - kept % kpool);
     const uint first_row = request.first + (begin - request.cached);
-    const uint slot_word = request.slot * pc.tail_slot_stride;
+    const uint slot_word = slot * pc.tail_slot_stride;
 
     // end - begin is below kpool + rollback, so the count of words stays far below 2^32.
     const uint count = (end - begin) * row_words;
-    for (uint i = lane; i < count; i += lanes_per_request) {
+    for (uint i = lane; i < count; i += lanes_per_item) {
         const uint member = i / row_words;
         const uint word = i % row_words;
         const uint row = first_row + member;

@@ -4,7 +4,7 @@
 
 #include "tensors.h"
 
-/* The Vulkan functions of the device that the library calls. The third list may be absent. */
+/* The Vulkan functions of the device that the library always needs. */
 #define KPOOL_DEVICE_FUNCTIONS(X)    \
     X(vkCreateDescriptorSetLayout)   \
     X(vkDestroyDescriptorSetLayout)  \
@@ -18,7 +18,8 @@
     X(vkCmdBindPipeline)             \
     X(vkCmdBindDescriptorSets)       \
     X(vkCmdPushConstants)            \
-    X(vkCmdDispatch)
+    X(vkCmdDispatch)                 \
+    X(vkCmdPipelineBarrier)
 
 typedef struct KpoolFunctions {
 #define KPOOL_FUNCTION_FIELD(name) PFN_##name name;

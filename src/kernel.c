@@ -32,21 +32,42 @@ static uint32_t power_of_two_below(uint32_t value)
     return power;
 }
 
-/* Cost on a CPU follows the lanes launched, so a lane does several words and a workgroup many requests; a GPU
- * wants the shortest chain: a lane for each word that can move, up to one subgroup's worth. */
-static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo *info)
+/* The words one item has for lanes to work on. */
+static uint32_t count_item_words(const KpoolKernelCreateInfo *info)
 {
     const KpoolGeometry *g = &info->geometry;
     const uint32_t row_words = g->head_dim * kpoolTypeSize(g->type) / info->alignment;
+    switch (info->operation) {
+    case KPOOL_OPERATION_SEED_TAIL:
+        return (g->kpool - 1 + g->rollback) * row_words;
+    case KPOOL_OPERATION_COPY_SLOTS:
+        return 2 * g->ring * row_words;
+    case KPOOL_OPERATION_RING_CLOSE:
+    case KPOOL_OPERATION_COMPRESS:
+        /* A lane works on the channels of one word, of the ring or of the output, whichever has more. */
+        return kpoolTypeSize(g->type) == 2 || kpoolTypeSize(info->pooled_type) == 2 ? g->head_dim / 2 : g->head_dim;
+    default:
+        return MOST_INVOCATIONS;
+    }
+}
+
+/* Cost on a CPU follows the lanes launched, so there a lane does several words and a workgroup many items; a GPU
+ * wants the shortest chain: a lane a word, up to one or two subgroups. */
+static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo *info)
+{
     const bool cpu = deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    const bool whole = kpoolOperationUsesWholeGroup(info->operation);
     if (info->lanesPerItem == 0) {
-        const uint32_t most_moved = (g->kpool - 1 + g->rollback) * row_words;
-        const uint32_t lanes = cpu ? power_of_two_below(row_words) : 2 * power_of_two_below(most_moved);
-        const uint32_t most = cpu ? 16 : 64;
+        const uint32_t words = count_item_words(info);
+        const uint32_t lanes = power_of_two_below(words > 1 ? 2 * words - 1 : 1);
+        uint32_t most = cpu && !whole ? 16 : 64;
+        while (info->itemsPerGroup > MOST_INVOCATIONS / most && most > 1) {
+            most /= 2;
+        }
         info->lanesPerItem = lanes < most ? lanes : most;
     }
     if (info->itemsPerGroup == 0) {
-        const uint32_t least = cpu ? 64 : 32;
+        const uint32_t least = whole ? 1 : cpu ? 64 : 32;
         info->itemsPerGroup = info->lanesPerItem < least ? least / info->lanesPerItem : 1;
     }
 }
@@ -54,30 +75,9 @@ static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo 
 static KpoolResult resolve_info(KpoolContext context, const KpoolKernelCreateInfo *createInfo,
                                 KpoolKernelCreateInfo *info, KpoolDiagnostic *diagnostic)
 {
-    *info = *createInfo;
-    info->pipelineCache = VK_NULL_HANDLE;
-    if (info->pNext != NULL) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.pNext", "createInfo.pNext must be NULL");
-    }
-    if (kpoolOperationTensors(info->operation) == 0) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.operation",
-                         "createInfo.operation is %d, no KpoolOperation", (int)info->operation);
-    }
-    const KpoolResult result = kpoolResolveGeometry(&createInfo->geometry, &info->geometry, diagnostic);
+    const KpoolResult result = kpoolResolveKernelInfo(createInfo, info, diagnostic);
     if (result != KPOOL_SUCCESS) {
         return result;
-    }
-    if (info->alignment == 0) {
-        info->alignment = 4;
-    }
-    if (info->alignment != 4 && info->alignment != 16) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.alignment",
-                         "createInfo.alignment is %u, must be 0, 4 or 16", info->alignment);
-    }
-    const uint32_t row_size = info->geometry.head_dim * kpoolTypeSize(info->geometry.type);
-    if (row_size % info->alignment != 0) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.alignment",
-                         "createInfo.alignment is 16, a row of %u bytes is no multiple of it", row_size);
     }
     choose_shape(context->deviceType, info);
     if (!is_power_of_two(info->lanesPerItem)) {
@@ -88,8 +88,12 @@ static KpoolResult resolve_info(KpoolContext context, const KpoolKernelCreateInf
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.itemsPerGroup",
                          "createInfo.itemsPerGroup is %u, must be a power of two", info->itemsPerGroup);
     }
-    if (info->lanesPerItem > MOST_INVOCATIONS / info->itemsPerGroup ||
-        info->itemsPerGroup > MOST_INVOCATIONS) {
+    if (kpoolOperationUsesWholeGroup(info->operation) && info->itemsPerGroup != 1) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.itemsPerGroup",
+                         "createInfo.itemsPerGroup is %u, must be 0 or 1 for %s", info->itemsPerGroup,
+                         kpoolOperationName(info->operation));
+    }
+    if (info->lanesPerItem > MOST_INVOCATIONS / info->itemsPerGroup || info->itemsPerGroup > MOST_INVOCATIONS) {
         return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "createInfo.itemsPerGroup",
                          "createInfo.lanesPerItem is %u and itemsPerGroup %u, together at most %u invocations",
                          info->lanesPerItem, info->itemsPerGroup, MOST_INVOCATIONS);
@@ -97,25 +101,11 @@ static KpoolResult resolve_info(KpoolContext context, const KpoolKernelCreateInf
     return KPOOL_SUCCESS;
 }
 
-static KpoolResult create_pipeline(KpoolKernel kernel, VkPipelineCache cache, KpoolDiagnostic *diagnostic)
+static KpoolResult create_pipeline(KpoolKernel kernel, uint32_t pass, VkShaderModule module, VkPipelineCache cache,
+                                   KpoolDiagnostic *diagnostic)
 {
     const KpoolContext context = kernel->context;
-    const KpoolFunctions *functions = &context->functions;
     const KpoolKernelCreateInfo *info = &kernel->info;
-    const KpoolModule spirv = kpoolFindModule(info->operation, context->bindingLayout, info->alignment);
-    const VkShaderModuleCreateInfo moduleInfo = {
-        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-        .codeSize = spirv.size,
-        .pCode = spirv.words,
-    };
-    VkShaderModule module = VK_NULL_HANDLE;
-    VkResult vkResult = functions->vkCreateShaderModule(context->device, &moduleInfo, context->allocator, &module);
-    if (vkResult != VK_SUCCESS) {
-        return kpoolFailVulkan(diagnostic, vkResult, "vkCreateShaderModule");
-    }
-    const char *name = kpoolOperationName(info->operation);
-    kpoolNameObject(context, VK_OBJECT_TYPE_SHADER_MODULE, (uint64_t)module, name, "module");
-
     const Specialization values = {
         .local_size = info->lanesPerItem * info->itemsPerGroup,
         .head_dim = info->geometry.head_dim,
@@ -126,8 +116,12 @@ static KpoolResult create_pipeline(KpoolKernel kernel, VkPipelineCache cache, Kp
         .lanes_per_item = info->lanesPerItem,
         .items_per_group = info->itemsPerGroup,
         .type = (uint32_t)info->geometry.type,
-        .pooled_type = (uint32_t)info->geometry.type,
-        .numerics = 0,
+        .pooled_type = (uint32_t)info->pooled_type,
+        .numerics = (uint32_t)info->numerics,
+        .topk = info->topk,
+        .topk_layout = (uint32_t)info->topk_layout,
+        .with_tail = info->with_tail != VK_FALSE,
+        .scatters = pass,
     };
     static const VkSpecializationMapEntry entries[] = {
 #define MAP_ENTRY(id, name) {id, offsetof(Specialization, name), sizeof(uint32_t)},
@@ -149,14 +143,42 @@ static KpoolResult create_pipeline(KpoolKernel kernel, VkPipelineCache cache, Kp
                   .pSpecializationInfo = &specialization},
         .layout = context->pipelineLayouts[info->operation],
     };
-    vkResult = functions->vkCreateComputePipelines(context->device, cache, 1, &pipelineInfo, context->allocator,
-                                                   &kernel->pipeline);
-    functions->vkDestroyShaderModule(context->device, module, context->allocator);
+    const VkResult vkResult = context->functions.vkCreateComputePipelines(
+        context->device, cache, 1, &pipelineInfo, context->allocator, &kernel->pipelines[pass]);
     if (vkResult != VK_SUCCESS) {
+        kernel->pipelines[pass] = VK_NULL_HANDLE;
         return kpoolFailVulkan(diagnostic, vkResult, "vkCreateComputePipelines");
     }
-    kpoolNameObject(context, VK_OBJECT_TYPE_PIPELINE, (uint64_t)kernel->pipeline, name, "pipeline");
+    kpoolNameObject(context, VK_OBJECT_TYPE_PIPELINE, (uint64_t)kernel->pipelines[pass],
+                    kpoolOperationName(info->operation), pass == 0 ? "pipeline" : "second pipeline");
     return KPOOL_SUCCESS;
+}
+
+static KpoolResult create_pipelines(KpoolKernel kernel, VkPipelineCache cache, KpoolDiagnostic *diagnostic)
+{
+    const KpoolContext context = kernel->context;
+    const KpoolKernelCreateInfo *info = &kernel->info;
+    const KpoolModule spirv = kpoolFindModule(info->operation, context->bindingLayout, info->alignment);
+    const VkShaderModuleCreateInfo moduleInfo = {
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+        .codeSize = spirv.size,
+        .pCode = spirv.words,
+    };
+    VkShaderModule module = VK_NULL_HANDLE;
+    const VkResult vkResult =
+        context->functions.vkCreateShaderModule(context->device, &moduleInfo, context->allocator, &module);
+    if (vkResult != VK_SUCCESS) {
+        return kpoolFailVulkan(diagnostic, vkResult, "vkCreateShaderModule");
+    }
+    kpoolNameObject(context, VK_OBJECT_TYPE_SHADER_MODULE, (uint64_t)module, kpoolOperationName(info->operation),
+                    "module");
+    kernel->passes = info->operation == KPOOL_OPERATION_COPY_SLOTS ? 2 : 1;
+    KpoolResult result = KPOOL_SUCCESS;
+    for (uint32_t pass = 0; pass < kernel->passes && result == KPOOL_SUCCESS; pass++) {
+        result = create_pipeline(kernel, pass, module, cache, diagnostic);
+    }
+    context->functions.vkDestroyShaderModule(context->device, module, context->allocator);
+    return result;
 }
 
 KpoolResult kpoolCreateKernel(KpoolContext context, const KpoolKernelCreateInfo *createInfo, KpoolKernel *kernel,
@@ -169,9 +191,6 @@ KpoolResult kpoolCreateKernel(KpoolContext context, const KpoolKernelCreateInfo 
     if (context == NULL) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "context", "context is NULL");
     }
-    if (createInfo == NULL) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo", "createInfo is NULL");
-    }
     KpoolKernelCreateInfo info;
     KpoolResult result = resolve_info(context, createInfo, &info, diagnostic);
     if (result != KPOOL_SUCCESS) {
@@ -183,9 +202,9 @@ KpoolResult kpoolCreateKernel(KpoolContext context, const KpoolKernelCreateInfo 
                          "pAllocator gave no memory for a kernel");
     }
     *made = (struct KpoolKernel_T){.context = context, .info = info};
-    result = create_pipeline(made, createInfo->pipelineCache, diagnostic);
+    result = create_pipelines(made, createInfo->pipelineCache, diagnostic);
     if (result != KPOOL_SUCCESS) {
-        kpoolFree(context->allocator, made);
+        kpoolDestroyKernel(made);
         return result;
     }
     *kernel = made;
@@ -198,7 +217,11 @@ void kpoolDestroyKernel(KpoolKernel kernel)
         return;
     }
     const KpoolContext context = kernel->context;
-    context->functions.vkDestroyPipeline(context->device, kernel->pipeline, context->allocator);
+    for (uint32_t pass = kernel->passes; pass-- > 0;) {
+        if (kernel->pipelines[pass] != VK_NULL_HANDLE) {
+            context->functions.vkDestroyPipeline(context->device, kernel->pipelines[pass], context->allocator);
+        }
+    }
     kpoolFree(context->allocator, kernel);
 }
 

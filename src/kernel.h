@@ -1,4 +1,4 @@
-/* The kernel: one pipeline and what it was made from. */
+/* The kernel: the pipeline of each of its passes, and what it was made from. */
 #ifndef KPOOL_KERNEL_H
 #define KPOOL_KERNEL_H
 
@@ -7,7 +7,8 @@
 struct KpoolKernel_T {
     KpoolContext context;
     KpoolKernelCreateInfo info; /* defaults filled in */
-    VkPipeline pipeline;
+    uint32_t passes; /* dispatches one call records: 2 for copy_slots */
+    VkPipeline pipelines[2];
 };
 
 #endif

@@ -4,19 +4,57 @@
 #include "kernel.h"
 #include "shape.h"
 
+static uint64_t divide_up(uint64_t value, uint64_t divisor)
+{
+    return (value + divisor - 1) / divisor;
+}
+
+/* What the call has of the operation's items, and the name of the argument that says so. */
+static uint64_t count_items(KpoolKernel kernel, const KpoolCall *call, const char **name)
+{
+    switch (kernel->info.operation) {
+    case KPOOL_OPERATION_COMPRESS:
+        *name = "pooled_rows";
+        return call->pooled_rows;
+    case KPOOL_OPERATION_EXPAND_TOPK:
+        *name = "rows";
+        return call->rows;
+    case KPOOL_OPERATION_COPY_SLOTS:
+        *name = "pair_count";
+        return call->pair_count;
+    case KPOOL_OPERATION_POOL_ROW_OFFSETS:
+        *name = "requests";
+        return 1;
+    default:
+        *name = "requests";
+        return call->requests;
+    }
+}
+
+/* Kernels whose items are rows also judge the requests, one an invocation. */
+static bool judges_requests_beside(KpoolOperation operation)
+{
+    return operation == KPOOL_OPERATION_COMPRESS || operation == KPOOL_OPERATION_EXPAND_TOPK;
+}
+
 /* Spreads the workgroups over x and y: one dimension may hold as few as 65,535. */
 static KpoolResult count_groups(KpoolKernel kernel, const KpoolCall *call, uint32_t groups[3],
                                 KpoolDiagnostic *diagnostic)
 {
+    const KpoolKernelCreateInfo *info = &kernel->info;
     const uint32_t *most = kernel->context->limits.maxComputeWorkGroupCount;
-    const uint64_t per_group = kernel->info.requestsPerGroup;
-    const uint64_t total = ((uint64_t)call->requests + per_group - 1) / per_group;
+    const char *name;
+    uint64_t total = divide_up(count_items(kernel, call, &name), info->itemsPerGroup);
+    if (judges_requests_beside(info->operation)) {
+        const uint64_t judging = divide_up(call->requests, info->lanesPerItem * info->itemsPerGroup);
+        total = total > judging ? total : judging;
+    }
     const uint64_t x = total < most[0] ? total : most[0];
-    const uint64_t y = total != 0 ? (total + x - 1) / x : 0;
+    const uint64_t y = total != 0 ? divide_up(total, x) : 0;
     if (y > most[1]) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "requests",
-                         "requests is %u, over %u x %u workgroups, the device's maxComputeWorkGroupCount", call->requests,
-                         most[0], most[1]);
+        return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, name,
+                         "%s needs %llu workgroups, over %u x %u, the device's maxComputeWorkGroupCount", name,
+                         (unsigned long long)total, most[0], most[1]);
     }
     groups[0] = (uint32_t)x;
     groups[1] = (uint32_t)y;
@@ -34,8 +72,7 @@ KpoolResult kpoolGetGroupCount(KpoolKernel kernel, const KpoolCall *call, uint32
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "groups", "groups is NULL");
     }
     KpoolShape shape;
-    const KpoolResult result = kpoolResolveCall(kernel->info.operation, &kernel->info.geometry,
-                                                kernel->info.alignment, call, &shape, diagnostic);
+    const KpoolResult result = kpoolResolveCall(&kernel->info, call, &shape, diagnostic);
     return result == KPOOL_SUCCESS ? count_groups(kernel, call, groups, diagnostic) : result;
 }
 
@@ -62,6 +99,18 @@ static KpoolResult fit_tensors(KpoolKernel kernel, const KpoolBindings *bindings
     return KPOOL_SUCCESS;
 }
 
+/* What one pass wrote is read by the next, and what it read is overwritten. */
+static void record_pass_barrier(const KpoolFunctions *functions, VkCommandBuffer commandBuffer)
+{
+    const VkMemoryBarrier barrier = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT,
+        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT,
+    };
+    functions->vkCmdPipelineBarrier(commandBuffer, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                                    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
+}
+
 static KpoolResult record(VkCommandBuffer commandBuffer, KpoolOperation operation, KpoolKernel kernel,
                           VkDescriptorSet set, const KpoolBindings *bindings, const KpoolCall *call,
                           KpoolDiagnostic *diagnostic)
@@ -85,8 +134,7 @@ static KpoolResult record(VkCommandBuffer commandBuffer, KpoolOperation operatio
     KpoolShape shape;
     KpoolDescriptors descriptors;
     uint32_t groups[3];
-    KpoolResult result =
-        kpoolResolveCall(operation, &kernel->info.geometry, kernel->info.alignment, call, &shape, diagnostic);
+    KpoolResult result = kpoolResolveCall(&kernel->info, call, &shape, diagnostic);
     if (result == KPOOL_SUCCESS) {
         result = kpoolResolveBindings(context, operation, kernel->info.alignment, bindings, &descriptors, diagnostic);
     }
@@ -102,7 +150,7 @@ static KpoolResult record(VkCommandBuffer commandBuffer, KpoolOperation operatio
 
     const KpoolFunctions *functions = &context->functions;
     const VkPipelineLayout layout = context->pipelineLayouts[operation];
-    functions->vkCmdBindPipeline(commandBuffer, VK_PIPELINE_BIND_POINT_COMPUTE, kernel->pipeline);
+    functions->vkCmdBindPipeline(commandBuffer, VK_PIPELINE_BIND_POINT_COMPUTE, kernel->pipelines[0]);
     if (context->pushDescriptors) {
         VkWriteDescriptorSet writes[KPOOL_TENSOR_COUNT];
         kpoolFillWrites(&descriptors, VK_NULL_HANDLE, writes);
@@ -114,11 +162,24 @@ static KpoolResult record(VkCommandBuffer commandBuffer, KpoolOperation operatio
     functions->vkCmdPushConstants(commandBuffer, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof shape.push,
                                   &shape.push);
     functions->vkCmdDispatch(commandBuffer, groups[0], groups[1], groups[2]);
+    for (uint32_t pass = 1; pass < kernel->passes; pass++) {
+        record_pass_barrier(functions, commandBuffer);
+        functions->vkCmdBindPipeline(commandBuffer, VK_PIPELINE_BIND_POINT_COMPUTE, kernel->pipelines[pass]);
+        functions->vkCmdDispatch(commandBuffer, groups[0], groups[1], groups[2]);
+    }
     return KPOOL_SUCCESS;
 }
 
-KpoolResult kpoolCmdSeedTail(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
-                             const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic)
-{
-    return record(commandBuffer, KPOOL_OPERATION_SEED_TAIL, kernel, set, bindings, call, diagnostic);
-}
+#define DEFINE_COMMAND(function, operation)                                                                   \
+    KpoolResult function(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,              \
+                         const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic)   \
+    {                                                                                                         \
+        return record(commandBuffer, operation, kernel, set, bindings, call, diagnostic);                     \
+    }
+
+DEFINE_COMMAND(kpoolCmdSeedTail, KPOOL_OPERATION_SEED_TAIL)
+DEFINE_COMMAND(kpoolCmdRingClose, KPOOL_OPERATION_RING_CLOSE)
+DEFINE_COMMAND(kpoolCmdCompress, KPOOL_OPERATION_COMPRESS)
+DEFINE_COMMAND(kpoolCmdPoolRowOffsets, KPOOL_OPERATION_POOL_ROW_OFFSETS)
+DEFINE_COMMAND(kpoolCmdExpandTopk, KPOOL_OPERATION_EXPAND_TOPK)
+DEFINE_COMMAND(kpoolCmdCopySlots, KPOOL_OPERATION_COPY_SLOTS)

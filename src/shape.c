@@ -2,59 +2,6 @@
 
 #include "diagnostic.h"
 
-uint32_t kpoolTypeSize(KpoolType type)
-{
-    switch (type) {
-    case KPOOL_TYPE_F32:
-        return 4;
-    case KPOOL_TYPE_F16:
-    case KPOOL_TYPE_BF16:
-        return 2;
-    case KPOOL_TYPE_NONE:
-        break;
-    }
-    return 0;
-}
-
-KpoolResult kpoolResolveGeometry(const KpoolGeometry *geometry, KpoolGeometry *resolved, KpoolDiagnostic *diagnostic)
-{
-    if (geometry == NULL) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "geometry", "geometry is NULL");
-    }
-    KpoolGeometry g = *geometry;
-    const uint32_t element_size = kpoolTypeSize(g.type);
-    if (element_size == 0) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "geometry.type",
-                         "geometry.type is %d, not one of KPOOL_TYPE_F32, F16, BF16", (int)g.type);
-    }
-    if (g.head_dim == 0 || g.head_dim > KPOOL_MAX_HEAD_DIM) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "geometry.head_dim",
-                         "geometry.head_dim is %u, must be 1 to %u", g.head_dim, KPOOL_MAX_HEAD_DIM);
-    }
-    if (element_size == 2 && g.head_dim % 2 != 0) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "geometry.head_dim",
-                         "geometry.head_dim is %u, must be even for 2-byte types", g.head_dim);
-    }
-    if (g.kpool == 0 || g.kpool > KPOOL_MAX_KPOOL) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "geometry.kpool",
-                         "geometry.kpool is %u, must be 1 to %u", g.kpool, KPOOL_MAX_KPOOL);
-    }
-    if (g.rollback > KPOOL_MAX_RING - g.kpool) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "geometry.rollback",
-                         "geometry.rollback is %u, kpool + rollback must be at most %u", g.rollback, KPOOL_MAX_RING);
-    }
-    if (g.ring == 0) {
-        g.ring = g.kpool + g.rollback;
-    }
-    if (g.ring < g.kpool + g.rollback || g.ring > KPOOL_MAX_RING) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "geometry.ring",
-                         "geometry.ring is %u, must be kpool + rollback = %u to %u", g.ring, g.kpool + g.rollback,
-                         KPOOL_MAX_RING);
-    }
-    *resolved = g;
-    return KPOOL_SUCCESS;
-}
-
 typedef struct Dimension {
     const char *stride_name;
     VkDeviceSize extent;
@@ -106,8 +53,7 @@ static KpoolResult measure(const char *base_name, VkDeviceSize base, Dimension *
 }
 
 typedef struct Resolver {
-    KpoolOperation operation;
-    uint32_t alignment;
+    const KpoolKernelCreateInfo *info;
     const KpoolCall *call;
     KpoolShape *shape;
     KpoolDiagnostic *diagnostic;
@@ -133,11 +79,11 @@ static KpoolResult to_words(const Resolver *resolver, const char *name, VkDevice
 static KpoolResult resolve_tensor(const Resolver *resolver, uint32_t tensor, uint32_t element_size,
                                   Dimension *dimensions, uint32_t count, uint32_t *const strides[])
 {
-    if ((kpoolOperationTensors(resolver->operation) & (1u << tensor)) == 0) {
+    if ((kpoolOperationTensors(resolver->info->operation) & (1u << tensor)) == 0) {
         return KPOOL_SUCCESS;
     }
     const KpoolTensorInfo *info = &kpoolTensorInfos[tensor];
-    const uint32_t word_size = kpoolTensorHasRows(tensor) ? resolver->alignment : 4;
+    const uint32_t word_size = kpoolTensorHasRows(tensor) ? resolver->info->alignment : 4;
     const VkDeviceSize base = kpoolTensorBase(resolver->call, tensor);
     KpoolResult result = to_words(resolver, info->base_name, base, element_size, word_size,
                                   kpoolPushBase(&resolver->shape->push, tensor));
@@ -155,8 +101,9 @@ static KpoolResult resolve_tensor(const Resolver *resolver, uint32_t tensor, uin
     return result;
 }
 
-static KpoolResult resolve_tail(const Resolver *resolver, const KpoolGeometry *geometry)
+static KpoolResult resolve_tail(const Resolver *resolver)
 {
+    const KpoolGeometry *geometry = &resolver->info->geometry;
     const KpoolCall *call = resolver->call;
     KpoolPushConstants *push = &resolver->shape->push;
     const VkDeviceSize row = call->tail_row_stride != 0 ? call->tail_row_stride : geometry->head_dim;
@@ -173,9 +120,11 @@ static KpoolResult resolve_tail(const Resolver *resolver, const KpoolGeometry *g
     return resolve_tensor(resolver, KPOOL_TENSOR_tail, kpoolTypeSize(geometry->type), dimensions, 4, strides);
 }
 
-static KpoolResult resolve_rows(const Resolver *resolver, uint32_t tensor, KpoolType type, uint32_t head_dim,
-                                const char *stride_name, VkDeviceSize stride, uint32_t rows, uint32_t *words)
+/* [rows, head_dim] with a row stride that the caller may have given. */
+static KpoolResult resolve_rows(const Resolver *resolver, uint32_t tensor, KpoolType type, const char *stride_name,
+                                VkDeviceSize stride, uint32_t rows, uint32_t *words)
 {
+    const uint32_t head_dim = resolver->info->geometry.head_dim;
     Dimension dimensions[2] = {
         {"head_dim", head_dim, 1},
         {stride_name, rows, stride != 0 ? stride : head_dim},
@@ -184,15 +133,73 @@ static KpoolResult resolve_rows(const Resolver *resolver, uint32_t tensor, Kpool
     return resolve_tensor(resolver, tensor, kpoolTypeSize(type), dimensions, 2, strides);
 }
 
-/* An array of 32-bit words. */
-static KpoolResult resolve_array(const Resolver *resolver, uint32_t tensor, VkDeviceSize length)
+/* Dense, of elements of 4 bytes unless it is scratch. */
+static KpoolResult resolve_dense(const Resolver *resolver, uint32_t tensor, VkDeviceSize rows, VkDeviceSize columns)
 {
-    Dimension dimension = {kpoolTensorInfos[tensor].name, length, 1};
-    return resolve_tensor(resolver, tensor, 4, &dimension, 1, NULL);
+    const char *name = kpoolTensorInfos[tensor].name;
+    Dimension dimensions[2] = {{name, columns, 1}, {name, rows, columns}};
+    const uint32_t element_size =
+        tensor == KPOOL_TENSOR_scratch ? kpoolTypeSize(resolver->info->geometry.type) : 4;
+    return resolve_tensor(resolver, tensor, element_size, dimensions, 2, NULL);
 }
 
-KpoolResult kpoolResolveCall(KpoolOperation operation, const KpoolGeometry *geometry, uint32_t alignment,
-                             const KpoolCall *call, KpoolShape *shape, KpoolDiagnostic *diagnostic)
+static KpoolResult resolve_all(const Resolver *resolver)
+{
+    const KpoolKernelCreateInfo *info = resolver->info;
+    const KpoolGeometry *geometry = &info->geometry;
+    const KpoolCall *call = resolver->call;
+    KpoolPushConstants *push = &resolver->shape->push;
+    const VkDeviceSize requests = call->requests;
+    const VkDeviceSize slot = 2 * (VkDeviceSize)geometry->ring * geometry->head_dim;
+    const VkDeviceSize expanded =
+        (VkDeviceSize)info->topk * geometry->kpool + (info->with_tail ? geometry->kpool - 1 : 0);
+
+    KpoolResult result = resolve_tail(resolver);
+    const struct {
+        uint32_t tensor;
+        KpoolType type;
+        const char *stride_name;
+        VkDeviceSize stride;
+        uint32_t rows;
+        uint32_t *words;
+    } strided[] = {
+        {KPOOL_TENSOR_k, geometry->type, "k_row_stride", call->k_row_stride, call->rows, &push->k_row_stride},
+        {KPOOL_TENSOR_gate, geometry->type, "gate_row_stride", call->gate_row_stride, call->rows,
+         &push->gate_row_stride},
+        {KPOOL_TENSOR_closed_pooled, info->pooled_type, "closed_pooled_row_stride", call->closed_pooled_row_stride,
+         call->requests, &push->closed_pooled_row_stride},
+        {KPOOL_TENSOR_pooled, info->pooled_type, "pooled_row_stride", call->pooled_row_stride, call->pooled_rows,
+         &push->pooled_row_stride},
+    };
+    for (size_t i = 0; i < sizeof strided / sizeof strided[0] && result == KPOOL_SUCCESS; i++) {
+        result = resolve_rows(resolver, strided[i].tensor, strided[i].type, strided[i].stride_name, strided[i].stride,
+                              strided[i].rows, strided[i].words);
+    }
+    const struct {
+        uint32_t tensor;
+        VkDeviceSize rows;
+        VkDeviceSize columns;
+    } dense[] = {
+        {KPOOL_TENSOR_input_row_offsets, requests + 1, 1},
+        {KPOOL_TENSOR_cache_lengths, requests, 1},
+        {KPOOL_TENSOR_slot_idx, requests, 1},
+        {KPOOL_TENSOR_status, KPOOL_STATUS_COUNT, 1},
+        {KPOOL_TENSOR_ape, geometry->kpool, geometry->head_dim},
+        {KPOOL_TENSOR_pool_row_offsets, requests + 1, 1},
+        {KPOOL_TENSOR_closed_pool, requests, 1},
+        {KPOOL_TENSOR_pool_ids, call->rows, info->topk},
+        {KPOOL_TENSOR_out, call->rows, expanded},
+        {KPOOL_TENSOR_pairs, call->pair_count, 2},
+        {KPOOL_TENSOR_scratch, call->pair_count, slot},
+    };
+    for (size_t i = 0; i < sizeof dense / sizeof dense[0] && result == KPOOL_SUCCESS; i++) {
+        result = resolve_dense(resolver, dense[i].tensor, dense[i].rows, dense[i].columns);
+    }
+    return result;
+}
+
+KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolCall *call, KpoolShape *shape,
+                             KpoolDiagnostic *diagnostic)
 {
     if (call == NULL) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "call", "call is NULL");
@@ -200,39 +207,17 @@ KpoolResult kpoolResolveCall(KpoolOperation operation, const KpoolGeometry *geom
     if (call->pNext != NULL) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "call.pNext", "call.pNext must be NULL");
     }
-    if ((kpoolOperationTensors(operation) & (1u << KPOOL_TENSOR_tail)) != 0 && call->max_slots == 0) {
+    if ((kpoolOperationTensors(info->operation) & (1u << KPOOL_TENSOR_tail)) != 0 && call->max_slots == 0) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "max_slots", "max_slots is 0, must be at least 1");
     }
-    *shape = (KpoolShape){{0}, {0}};
-    KpoolPushConstants *push = &shape->push;
-    push->max_slots = call->max_slots;
-    push->requests = call->requests;
-    push->rows = call->rows;
-
-    const Resolver resolver = {operation, alignment, call, shape, diagnostic};
-    const VkDeviceSize requests = call->requests;
-    KpoolResult result = resolve_tail(&resolver, geometry);
-    if (result == KPOOL_SUCCESS) {
-        result = resolve_rows(&resolver, KPOOL_TENSOR_k, geometry->type, geometry->head_dim, "k_row_stride",
-                              call->k_row_stride, call->rows, &push->k_row_stride);
-    }
-    if (result == KPOOL_SUCCESS) {
-        result = resolve_rows(&resolver, KPOOL_TENSOR_gate, geometry->type, geometry->head_dim, "gate_row_stride",
-                              call->gate_row_stride, call->rows, &push->gate_row_stride);
-    }
-    if (result == KPOOL_SUCCESS) {
-        result = resolve_array(&resolver, KPOOL_TENSOR_input_row_offsets, requests + 1);
-    }
-    if (result == KPOOL_SUCCESS) {
-        result = resolve_array(&resolver, KPOOL_TENSOR_cache_lengths, requests);
-    }
-    if (result == KPOOL_SUCCESS) {
-        result = resolve_array(&resolver, KPOOL_TENSOR_slot_idx, requests);
-    }
-    if (result == KPOOL_SUCCESS) {
-        result = resolve_array(&resolver, KPOOL_TENSOR_status, KPOOL_STATUS_COUNT);
-    }
-    return result;
+    *shape = (KpoolShape){0};
+    shape->push.max_slots = call->max_slots;
+    shape->push.requests = call->requests;
+    shape->push.rows = call->rows;
+    shape->push.pooled_rows = call->pooled_rows;
+    shape->push.pair_count = call->pair_count;
+    const Resolver resolver = {info, call, shape, diagnostic};
+    return resolve_all(&resolver);
 }
 
 uint32_t *kpoolPushBase(KpoolPushConstants *push, uint32_t tensor)
@@ -245,21 +230,17 @@ uint32_t *kpoolPushBase(KpoolPushConstants *push, uint32_t tensor)
     return (uint32_t *)(void *)((char *)push + offsets[tensor]);
 }
 
-KpoolResult kpoolGetSizes(KpoolOperation operation, const KpoolGeometry *geometry, const KpoolCall *call,
-                          KpoolBindings *sizes, KpoolDiagnostic *diagnostic)
+KpoolResult kpoolGetSizes(const KpoolKernelCreateInfo *createInfo, const KpoolCall *call, KpoolBindings *sizes,
+                          KpoolDiagnostic *diagnostic)
 {
-    if (kpoolOperationTensors(operation) == 0) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "operation", "operation is %d, no KpoolOperation",
-                         (int)operation);
-    }
     if (sizes == NULL) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "sizes", "sizes is NULL");
     }
-    KpoolGeometry resolved;
+    KpoolKernelCreateInfo info;
     KpoolShape shape;
-    KpoolResult result = kpoolResolveGeometry(geometry, &resolved, diagnostic);
+    KpoolResult result = kpoolResolveKernelInfo(createInfo, &info, diagnostic);
     if (result == KPOOL_SUCCESS) {
-        result = kpoolResolveCall(operation, &resolved, 4, call, &shape, diagnostic);
+        result = kpoolResolveCall(&info, call, &shape, diagnostic);
     }
     if (result != KPOOL_SUCCESS) {
         return result;
@@ -269,42 +250,5 @@ KpoolResult kpoolGetSizes(KpoolOperation operation, const KpoolGeometry *geometr
         KpoolRange *range = (KpoolRange *)(void *)((char *)sizes + kpoolTensorInfos[tensor].range_offset);
         range->size = shape.sizes[tensor];
     }
-    return KPOOL_SUCCESS;
-}
-
-KpoolResult kpoolGetRequirements(const VkPhysicalDeviceLimits *limits, const KpoolGeometry *geometry,
-                                 KpoolRequirements *requirements, KpoolDiagnostic *diagnostic)
-{
-    if (limits == NULL) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "limits", "limits is NULL");
-    }
-    if (requirements == NULL) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "requirements", "requirements is NULL");
-    }
-    KpoolGeometry g;
-    const KpoolResult result = kpoolResolveGeometry(geometry, &g, diagnostic);
-    if (result != KPOOL_SUCCESS) {
-        return result;
-    }
-    /* At most 2 * 4096 * 1024 elements of 4 bytes: 32 MiB, a quarter of the range that every device has. */
-    const VkDeviceSize element_size = kpoolTypeSize(g.type);
-    const VkDeviceSize slot_size = 2 * (VkDeviceSize)g.ring * g.head_dim * element_size;
-    const VkDeviceSize addressed = KPOOL_MAX_ELEMENTS * element_size;
-    const VkDeviceSize range = limits->maxStorageBufferRange < addressed ? limits->maxStorageBufferRange : addressed;
-    if (range < slot_size) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "geometry",
-                         "geometry needs %llu bytes a slot, over maxStorageBufferRange, %u",
-                         (unsigned long long)slot_size, limits->maxStorageBufferRange);
-    }
-    *requirements = (KpoolRequirements){
-        .apiVersion = VK_API_VERSION_1_1,
-        .bindingLayouts = kpoolBindingLayouts(limits),
-        .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT,
-        .offsetAlignment = limits->minStorageBufferOffsetAlignment,
-        .maxRange = range,
-        .maxSlots = (uint32_t)(range / slot_size),
-        .ring = g.ring,
-        .alignment = g.head_dim * element_size % 16 == 0 ? 16 : 4,
-    };
     return KPOOL_SUCCESS;
 }

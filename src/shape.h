@@ -7,6 +7,10 @@
 /* Fills in the default ring and checks the rules of KpoolGeometry. */
 KpoolResult kpoolResolveGeometry(const KpoolGeometry *geometry, KpoolGeometry *resolved, KpoolDiagnostic *diagnostic);
 
+/* Fills in every default that needs no device and checks the rules; the workgroup's shape stays as it is. */
+KpoolResult kpoolResolveKernelInfo(const KpoolKernelCreateInfo *createInfo, KpoolKernelCreateInfo *info,
+                                   KpoolDiagnostic *diagnostic);
+
 typedef struct KpoolPushConstants {
 #define KPOOL_PUSH_FIELD(name) uint32_t name;
     KPOOL_PUSH_CONSTANTS(KPOOL_PUSH_FIELD)
@@ -20,9 +24,9 @@ typedef struct KpoolShape {
     VkDeviceSize sizes[KPOOL_TENSOR_COUNT]; /* bytes each tensor needs; 0: none, or not used */
 } KpoolShape;
 
-/* geometry is resolved; alignment is 4 or 16. */
-KpoolResult kpoolResolveCall(KpoolOperation operation, const KpoolGeometry *geometry, uint32_t alignment,
-                             const KpoolCall *call, KpoolShape *shape, KpoolDiagnostic *diagnostic);
+/* info is resolved. */
+KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolCall *call, KpoolShape *shape,
+                             KpoolDiagnostic *diagnostic);
 
 /* Where push.<name>_base of a tensor is. */
 uint32_t *kpoolPushBase(KpoolPushConstants *push, uint32_t tensor);

@@ -1,19 +1,31 @@
 #include "spirv.h"
 
+#include "generated/copy_slots.h"
+#include "generated/expand_topk.h"
+#include "generated/pool_row_offsets.h"
 #include "generated/seed_tail.h"
 #include "tensors.h"
 
 #define MODULE(array) {array, sizeof array}
-#define MODULES(name)                                                                          \
-    {                                                                                          \
-        {MODULE(kpool_##name##_wide_4), MODULE(kpool_##name##_wide_16)},                       \
-            {MODULE(kpool_##name##_floor_4), MODULE(kpool_##name##_floor_16)},                 \
+/* Kernels that move rows have a variant for each alignment, the others one for both. */
+#define MOVING(name)                                                           \
+    {                                                                          \
+        {MODULE(kpool_##name##_wide_4), MODULE(kpool_##name##_wide_16)},       \
+            {MODULE(kpool_##name##_floor_4), MODULE(kpool_##name##_floor_16)}, \
+    }
+#define OTHER(name)                                                           \
+    {                                                                         \
+        {MODULE(kpool_##name##_wide_4), MODULE(kpool_##name##_wide_4)},       \
+            {MODULE(kpool_##name##_floor_4), MODULE(kpool_##name##_floor_4)}, \
     }
 
 KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout bindingLayout, uint32_t alignment)
 {
     static const KpoolModule modules[KPOOL_OPERATION_COUNT][2][2] = {
-        [KPOOL_OPERATION_SEED_TAIL] = MODULES(seed_tail),
+        [KPOOL_OPERATION_SEED_TAIL] = MOVING(seed_tail),
+        [KPOOL_OPERATION_POOL_ROW_OFFSETS] = OTHER(pool_row_offsets),
+        [KPOOL_OPERATION_EXPAND_TOPK] = OTHER(expand_topk),
+        [KPOOL_OPERATION_COPY_SLOTS] = MOVING(copy_slots),
     };
     return modules[operation][bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR][alignment == 16];
 }

@@ -31,21 +31,68 @@ KPOOL_TENSORS(KPOOL_CHECK_PLACE)
 
 #define BIT(tensor) (1u << KPOOL_BINDING_##tensor)
 
+typedef struct OperationInfo {
+    const char *name;
+    uint32_t tensors;
+    bool moves_rows;
+} OperationInfo;
+
+/* The first entry stands for anything that is no operation. */
+static const OperationInfo *find_operation(KpoolOperation operation)
+{
+    static const OperationInfo infos[KPOOL_OPERATION_COUNT] = {
+        [KPOOL_OPERATION_NONE] = {"none", 0, false},
+        [KPOOL_OPERATION_SEED_TAIL] = {"seed_tail",
+                                       BIT(tail) | BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) |
+                                           BIT(slot_idx) | BIT(status),
+                                       true},
+        [KPOOL_OPERATION_RING_CLOSE] = {"ring_close",
+                                        BIT(tail) | BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) |
+                                            BIT(slot_idx) | BIT(status) | BIT(ape) | BIT(closed_pool) |
+                                            BIT(closed_pooled),
+                                        false},
+        [KPOOL_OPERATION_COMPRESS] = {"compress",
+                                      BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) | BIT(status) |
+                                          BIT(ape) | BIT(pool_row_offsets) | BIT(pooled),
+                                      false},
+        [KPOOL_OPERATION_POOL_ROW_OFFSETS] = {"pool_row_offsets",
+                                              BIT(input_row_offsets) | BIT(cache_lengths) | BIT(status) |
+                                                  BIT(pool_row_offsets),
+                                              false},
+        [KPOOL_OPERATION_EXPAND_TOPK] = {"expand_topk",
+                                         BIT(input_row_offsets) | BIT(cache_lengths) | BIT(status) | BIT(pool_ids) |
+                                             BIT(out),
+                                         false},
+        [KPOOL_OPERATION_COPY_SLOTS] = {"copy_slots", BIT(tail) | BIT(status) | BIT(pairs) | BIT(scratch), true},
+    };
+    const bool known = (uint32_t)operation < KPOOL_OPERATION_COUNT;
+    return &infos[known ? operation : KPOOL_OPERATION_NONE];
+}
+
 uint32_t kpoolOperationTensors(KpoolOperation operation)
 {
-    switch (operation) {
-    case KPOOL_OPERATION_SEED_TAIL:
-        return BIT(tail) | BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) | BIT(slot_idx) |
-               BIT(status);
-    case KPOOL_OPERATION_NONE:
-        break;
-    }
-    return 0;
+    return find_operation(operation)->tensors;
 }
 
 const char *kpoolOperationName(KpoolOperation operation)
 {
-    return operation == KPOOL_OPERATION_SEED_TAIL ? "seed_tail" : "none";
+    return find_operation(operation)->name;
+}
+
+bool kpoolOperationMovesRows(KpoolOperation operation)
+{
+    return find_operation(operation)->moves_rows;
+}
+
+bool kpoolOperationUsesWholeGroup(KpoolOperation operation)
+{
+    return operation == KPOOL_OPERATION_POOL_ROW_OFFSETS || operation == KPOOL_OPERATION_EXPAND_TOPK;
+}
+
+bool kpoolTensorHasRows(uint32_t tensor)
+{
+    const uint32_t group = kpoolTensorInfos[tensor].group;
+    return group == KPOOL_GROUP_tail || group == KPOOL_GROUP_rows || tensor == KPOOL_TENSOR_scratch;
 }
 
 uint32_t kpoolCountTensors(uint32_t tensors)

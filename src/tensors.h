@@ -26,7 +26,7 @@ typedef struct KpoolTensorInfo {
 extern const KpoolTensorInfo kpoolTensorInfos[KPOOL_TENSOR_COUNT];
 extern const char *const kpoolGroupNames[KPOOL_GROUP_COUNT];
 
-#define KPOOL_OPERATION_COUNT 2u
+#define KPOOL_OPERATION_COUNT 7u
 
 /* Bit i is tensor i. 0 for anything that is no operation. */
 uint32_t kpoolOperationTensors(KpoolOperation operation);
@@ -41,9 +41,10 @@ const KpoolRange *kpoolTensorRange(const KpoolBindings *bindings, uint32_t tenso
 VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tensor);
 
 /* Whether its rows are moved in words of the kernel's alignment. */
-static inline bool kpoolTensorHasRows(uint32_t tensor)
-{
-    return kpoolTensorInfos[tensor].group == KPOOL_GROUP_tail || kpoolTensorInfos[tensor].group == KPOOL_GROUP_rows;
-}
+bool kpoolTensorHasRows(uint32_t tensor);
+/* Whether the operation moves rows, and so has a variant for an alignment of 16. */
+bool kpoolOperationMovesRows(KpoolOperation operation);
+/* Whether a workgroup works on one item together, so that there is only one in it. */
+bool kpoolOperationUsesWholeGroup(KpoolOperation operation);
 
 #endif

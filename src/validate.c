@@ -1,13 +1,12 @@
-/* The rules of section 9 of the contract for one call's index arrays, judged on the host. */
-#include <stdbool.h>
-
+/* The rules of section 9 of the contract for one call's index arrays, judged on the host, and the one index array
+ * that the library makes. */
 #include "diagnostic.h"
 
 #define ACCEPTED UINT32_MAX
 #define EMPTY (UINT32_MAX - 1)
 
 /* The cause that drops request r, as an index of status, or ACCEPTED or EMPTY. Reads an array only where the
- * device would trust it. */
+ * device would trust it. slot_idx is NULL for an operation that uses no slot. */
 static uint32_t judge(const KpoolCall *call, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
                       const uint32_t *slot_idx, uint32_t r)
 {
@@ -22,7 +21,7 @@ static uint32_t judge(const KpoolCall *call, const uint32_t *input_row_offsets, 
     if (last > call->rows) {
         return KPOOL_STATUS_ROWS_EXCEED;
     }
-    if (slot_idx[r] >= call->max_slots) {
+    if (slot_idx != NULL && slot_idx[r] >= call->max_slots) {
         return KPOOL_STATUS_SLOT_RANGE;
     }
     if (last - first > UINT32_MAX - cache_lengths[r]) {
@@ -99,4 +98,77 @@ KpoolResult kpoolValidate(const KpoolCall *call, const uint32_t *input_row_offse
         }
     }
     return result;
+}
+
+KpoolResult kpoolValidatePairs(const KpoolCall *call, const uint32_t *pairs, uint32_t status[KPOOL_STATUS_COUNT],
+                               KpoolDiagnostic *diagnostic)
+{
+    if (call == NULL) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "call", "call is NULL");
+    }
+    if (call->pair_count != 0 && pairs == NULL) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "pairs", "pairs is NULL");
+    }
+    KpoolResult result = KPOOL_SUCCESS;
+    for (uint32_t i = 0; i < call->pair_count; i++) {
+        const uint32_t *pair = &pairs[2 * (size_t)i];
+        if (pair[0] == pair[1]) {
+            continue;
+        }
+        if (pair[0] >= call->max_slots || pair[1] >= call->max_slots) {
+            if (status != NULL) {
+                status[KPOOL_STATUS_PAIR_RANGE]++;
+            }
+            if (result == KPOOL_SUCCESS) {
+                result = kpoolFail(diagnostic, KPOOL_ERROR_INVALID_DATA, "pairs",
+                                   "pair %u: copies slot %u to %u, both must be below max_slots = %u", i, pair[0],
+                                   pair[1], call->max_slots);
+            }
+            continue;
+        }
+        for (uint32_t j = 0; j < i && result == KPOOL_SUCCESS; j++) {
+            const uint32_t *other = &pairs[2 * (size_t)j];
+            if (other[1] == pair[1] && other[0] != other[1] && other[0] < call->max_slots) {
+                result = kpoolFail(diagnostic, KPOOL_ERROR_INVALID_DATA, "pairs",
+                                   "pairs %u and %u: both copy to slot %u, destinations must differ", j, i, pair[1]);
+            }
+        }
+    }
+    return result;
+}
+
+KpoolResult kpoolPoolRowOffsets(uint32_t kpool, const KpoolCall *call, const uint32_t *input_row_offsets,
+                                const uint32_t *cache_lengths, uint32_t *pool_row_offsets,
+                                uint32_t status[KPOOL_STATUS_COUNT], KpoolDiagnostic *diagnostic)
+{
+    if (kpool == 0 || kpool > KPOOL_MAX_KPOOL) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "kpool", "kpool is %u, must be 1 to %u", kpool,
+                         KPOOL_MAX_KPOOL);
+    }
+    if (call == NULL) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "call", "call is NULL");
+    }
+    const char *missing = input_row_offsets == NULL                             ? "input_row_offsets"
+                          : cache_lengths == NULL && call->requests != 0 ? "cache_lengths"
+                          : pool_row_offsets == NULL                            ? "pool_row_offsets"
+                                                                                : NULL;
+    if (missing != NULL) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, missing, "%s is NULL", missing);
+    }
+    uint32_t offset = 0;
+    for (uint32_t r = 0; r < call->requests; r++) {
+        pool_row_offsets[r] = offset;
+        const uint32_t cause = judge(call, input_row_offsets, cache_lengths, NULL, r);
+        if (cause == ACCEPTED) {
+            const uint32_t length = cache_lengths[r];
+            const uint32_t complete = (length + (input_row_offsets[r + 1] - input_row_offsets[r])) / kpool;
+            const uint32_t first = length / kpool + (length % kpool != 0 ? 1 : 0);
+            const uint32_t pools = complete > first ? complete - first : 0;
+            offset = offset > UINT32_MAX - pools ? UINT32_MAX : offset + pools;
+        } else if (cause != EMPTY && status != NULL) {
+            status[cause]++;
+        }
+    }
+    pool_row_offsets[call->requests] = offset;
+    return KPOOL_SUCCESS;
 }

@@ -36,7 +36,7 @@ static void *allocate(VkDeviceSize size)
 void scenario_allocate(Scenario *scenario, Random *random)
 {
     KpoolDiagnostic diagnostic;
-    if (kpoolGetSizes(scenario->info.operation, &scenario->info.geometry, &scenario->call, &scenario->sizes,
+    if (kpoolGetSizes(&scenario->info, &scenario->call, &scenario->sizes,
                       &diagnostic) != KPOOL_SUCCESS) {
         fail_msg("%s", diagnostic.message);
     }

@@ -293,12 +293,12 @@ static void random_batch(Gpu *gpu, uint64_t seed)
     const uint32_t row_size = geometry->head_dim * kpoolTypeSize(geometry->type);
     scenario.info.alignment = row_size % 16 == 0 && random_between(&random, 0, 1) == 0 ? 16 : 4;
     if (random_between(&random, 0, 1) == 0) {
-        scenario.info.lanesPerRequest = 1u << random_between(&random, 0, 7);
-        scenario.info.requestsPerGroup = 1u << random_between(&random, 0, 7);
-        while (scenario.info.lanesPerRequest * scenario.info.requestsPerGroup > 128) {
-            scenario.info.requestsPerGroup /= 2;
-            scenario.info.lanesPerRequest = scenario.info.requestsPerGroup == 0 ? 128 : scenario.info.lanesPerRequest;
-            scenario.info.requestsPerGroup += scenario.info.requestsPerGroup == 0;
+        scenario.info.lanesPerItem = 1u << random_between(&random, 0, 7);
+        scenario.info.itemsPerGroup = 1u << random_between(&random, 0, 7);
+        while (scenario.info.lanesPerItem * scenario.info.itemsPerGroup > 128) {
+            scenario.info.itemsPerGroup /= 2;
+            scenario.info.lanesPerItem = scenario.info.itemsPerGroup == 0 ? 128 : scenario.info.lanesPerItem;
+            scenario.info.itemsPerGroup += scenario.info.itemsPerGroup == 0;
         }
     }
     call->max_slots = random_between(&random, 1, 40);
@@ -346,8 +346,8 @@ static void check_many_requests(Gpu *gpu)
     const KpoolGeometry geometry = {.head_dim = 2, .kpool = 2, .type = KPOOL_TYPE_BF16};
     const uint32_t requests = 140000;
     Scenario scenario = make(geometry, requests, requests, requests);
-    scenario.info.lanesPerRequest = 1;
-    scenario.info.requestsPerGroup = 1;
+    scenario.info.lanesPerItem = 1;
+    scenario.info.itemsPerGroup = 1;
     scenario_allocate(&scenario, &random);
     uint32_t *offsets = scenario.images.input_row_offsets;
     for (uint32_t r = 0; r < requests; r++) {

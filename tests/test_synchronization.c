@@ -25,7 +25,7 @@ static uint32_t messages_of(bool barrier)
     KpoolKernel kernel;
     assert_int_equal(kpoolCreateKernel(gpu.context, &info, &kernel, NULL), KPOOL_SUCCESS);
     KpoolBindings bindings;
-    assert_int_equal(kpoolGetSizes(info.operation, &info.geometry, &call, &bindings, NULL), KPOOL_SUCCESS);
+    assert_int_equal(kpoolGetSizes(&info, &call, &bindings, NULL), KPOOL_SUCCESS);
     GpuBuffer buffers[8];
     KpoolRange *ranges[7] = {&bindings.tail,          &bindings.k,        &bindings.gate,  &bindings.input_row_offsets,
                              &bindings.cache_lengths, &bindings.slot_idx, &bindings.status};

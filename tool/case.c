@@ -442,7 +442,7 @@ bool case_read(const Safetensors *file, Case *made, Complaint *complaint)
     made->call.rows = (uint32_t)*value_of(&agreement, 'T');
     KpoolBindings sizes;
     KpoolDiagnostic diagnostic;
-    if (kpoolGetSizes(made->rule->operation, &made->kernel.geometry, &made->call, &sizes, &diagnostic) !=
+    if (kpoolGetSizes(&made->kernel, &made->call, &sizes, &diagnostic) !=
         KPOOL_SUCCESS) {
         return refuse(&diagnostic, *source_of(&agreement, 'P'), complaint);
     }

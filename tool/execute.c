@@ -116,13 +116,18 @@ static bool read_buffers(Scene *scene, Execution *execution)
 
 static KpoolResult record(const Scene *scene, const KpoolCall *call, KpoolDiagnostic *diagnostic)
 {
-    switch (kpoolGetKernelInfo(scene->kernel).operation) {
-    case KPOOL_OPERATION_SEED_TAIL:
-        return kpoolCmdSeedTail(scene->commandBuffer, scene->kernel, scene->set, &scene->bindings, call, diagnostic);
-    case KPOOL_OPERATION_NONE:
-        break;
-    }
-    return KPOOL_ERROR_INVALID_ARGUMENT;
+    typedef KpoolResult Command(VkCommandBuffer, KpoolKernel, VkDescriptorSet, const KpoolBindings *, const KpoolCall *,
+                                KpoolDiagnostic *);
+    static Command *const commands[] = {
+        [KPOOL_OPERATION_SEED_TAIL] = kpoolCmdSeedTail,
+        [KPOOL_OPERATION_RING_CLOSE] = kpoolCmdRingClose,
+        [KPOOL_OPERATION_COMPRESS] = kpoolCmdCompress,
+        [KPOOL_OPERATION_POOL_ROW_OFFSETS] = kpoolCmdPoolRowOffsets,
+        [KPOOL_OPERATION_EXPAND_TOPK] = kpoolCmdExpandTopk,
+        [KPOOL_OPERATION_COPY_SLOTS] = kpoolCmdCopySlots,
+    };
+    Command *command = commands[kpoolGetKernelInfo(scene->kernel).operation];
+    return command(scene->commandBuffer, scene->kernel, scene->set, &scene->bindings, call, diagnostic);
 }
 
 static bool create_set(Scene *scene, KpoolOperation operation)
@@ -159,7 +164,7 @@ static bool run(Scene *scene, const KpoolKernelCreateInfo *info, const KpoolCall
 {
     Gpu *gpu = scene->gpu;
     KpoolDiagnostic *diagnostic = &execution->diagnostic;
-    execution->result = kpoolGetSizes(info->operation, &info->geometry, call, &scene->bindings, diagnostic);
+    execution->result = kpoolGetSizes(info, call, &scene->bindings, diagnostic);
     if (execution->result == KPOOL_SUCCESS) {
         execution->result = kpoolCreateKernel(gpu->context, info, &scene->kernel, diagnostic);
     }

@@ -182,8 +182,26 @@ KpoolBindingLayout kpoolGetBindingLayout(KpoolContext context);
 
 typedef enum KpoolOperation {
     KPOOL_OPERATION_NONE = 0,
-    KPOOL_OPERATION_SEED_TAIL = 1
+    KPOOL_OPERATION_SEED_TAIL = 1,
+    KPOOL_OPERATION_RING_CLOSE = 2,
+    KPOOL_OPERATION_COMPRESS = 3,
+    KPOOL_OPERATION_POOL_ROW_OFFSETS = 4,
+    KPOOL_OPERATION_EXPAND_TOPK = 5,
+    KPOOL_OPERATION_COPY_SLOTS = 6
 } KpoolOperation;
+
+/* How a pooled key is reckoned, by ring_close and compress. */
+typedef enum KpoolNumerics {
+    KPOOL_NUMERICS_EXACT = 0, /* defined to the bit: the same on every device and however a request was split */
+    KPOOL_NUMERICS_FAST = 1   /* the device's own exp and division; within half a unit in the last place of
+                                 pooled_type + 2e-6 * max|k| + 2^-126 */
+} KpoolNumerics;
+
+/* Where expand_topk puts the positions of a row. */
+typedef enum KpoolTopkLayout {
+    KPOOL_TOPK_LAYOUT_FIXED = 0,  /* pool j at columns [j * kpool, (j + 1) * kpool), the tail from topk * kpool */
+    KPOOL_TOPK_LAYOUT_COMPACT = 1 /* the valid pools first, in order, then the tail */
+} KpoolTopkLayout;
 
 typedef struct KpoolKernel_T *KpoolKernel;
 
@@ -192,14 +210,24 @@ typedef struct KpoolKernelCreateInfo {
     KpoolOperation operation;
     KpoolGeometry geometry;
     /* Bytes that every row start of tail, k and gate is a multiple of: 4, or 16, which moves 16 bytes
-     * at a time and needs head_dim times the element size to be a multiple of 16. 0: 4. */
+     * at a time in seed_tail and copy_slots and needs head_dim times the element size to be a multiple
+     * of 16. 0: 4. The other operations take 16 for 4. */
     uint32_t alignment;
-    /* The shape of a workgroup: invocations that share one request, and requests side by side in one
-     * workgroup; both powers of two, at most 128 and the device's limit together. 0: chosen from the
-     * device's type. No shape changes a result. */
-    uint32_t lanesPerRequest;
-    uint32_t requestsPerGroup;
+    /* The shape of a workgroup: invocations that share one item, and items side by side in one
+     * workgroup; both powers of two, at most 128 together. An item is a request (seed_tail, ring_close), a
+     * row of pooled (compress) or a pair (copy_slots). pool_row_offsets and expand_topk have itemsPerGroup
+     * 1. 0: chosen from the device's type. No shape changes a result. */
+    uint32_t lanesPerItem;
+    uint32_t itemsPerGroup;
     VkPipelineCache pipelineCache; /* or VK_NULL_HANDLE */
+    /* ring_close and compress: the element type of closed_pooled and pooled; KPOOL_TYPE_NONE: the ring's.
+     * head_dim is even where it has 2 bytes. */
+    KpoolType pooled_type;
+    KpoolNumerics numerics;
+    /* expand_topk */
+    uint32_t topk;               /* K: pool ids per row, at least 1 */
+    KpoolTopkLayout topk_layout;
+    VkBool32 with_tail;          /* rows also hold the tokens after the last complete pool */
 } KpoolKernelCreateInfo;
 
 /*
@@ -236,12 +264,13 @@ typedef struct KpoolRange {
  * start of its first range to the end of its last:
  *     tail   tail
  *     rows   k, gate
- *     words  input_row_offsets, cache_lengths, slot_idx, status
- *     out    (outputs of other operations)
+ *     words  input_row_offsets, cache_lengths, slot_idx, status, ape, pool_row_offsets, closed_pool,
+ *            pool_ids, pairs
+ *     out    closed_pooled, pooled, out, scratch
  * All non-zero ranges of a group lie in one buffer, the span is at most the device's
  * maxStorageBufferRange, the smallest offset of a group is a multiple of
- * minStorageBufferOffsetAlignment, and every other offset is a multiple of the kernel's alignment in
- * tail and rows, of 4 elsewhere. The groups are formed over all non-zero ranges, so the same struct
+ * minStorageBufferOffsetAlignment, and every other offset is a multiple of the kernel's alignment for
+ * tail, k, gate and scratch, of 4 elsewhere. The groups are formed over all non-zero ranges, so the same struct
  * is given to kpoolWriteDescriptorSet and to each kpoolCmd... that uses the set.
  */
 typedef struct KpoolBindings {
@@ -252,6 +281,15 @@ typedef struct KpoolBindings {
     KpoolRange cache_lengths;     /* [requests] u32: tokens of the request before this call */
     KpoolRange slot_idx;          /* [requests] u32: ring slot of each request */
     KpoolRange status;            /* [16] u32: counts of what was refused, KPOOL_STATUS_... */
+    KpoolRange ape;               /* [kpool, head_dim] f32: added to the gate scores when a pool closes */
+    KpoolRange pool_row_offsets;  /* [requests + 1] u32: rows of pooled per request */
+    KpoolRange closed_pool;       /* [requests] i32: the pool that ring_close closed, or -1 */
+    KpoolRange closed_pooled;     /* [requests, head_dim] pooled_type */
+    KpoolRange pooled;            /* [pooled_rows, head_dim] pooled_type */
+    KpoolRange pool_ids;          /* [rows, topk] i32 */
+    KpoolRange out;               /* [rows, topk * kpool, and kpool - 1 more with_tail] i32: token positions */
+    KpoolRange pairs;             /* [pair_count, 2] u32: source slot, destination slot */
+    KpoolRange scratch;           /* of copy_slots: lent for the call, contents of no meaning after it */
 } KpoolBindings;
 
 /*
@@ -281,6 +319,19 @@ typedef struct KpoolCall {
     VkDeviceSize cache_lengths_base;
     VkDeviceSize slot_idx_base;
     VkDeviceSize status_base;
+    uint32_t pooled_rows; /* M: rows of pooled */
+    uint32_t pair_count;  /* N: pairs of copy_slots */
+    VkDeviceSize closed_pooled_row_stride;
+    VkDeviceSize pooled_row_stride;
+    VkDeviceSize ape_base;
+    VkDeviceSize pool_row_offsets_base;
+    VkDeviceSize closed_pool_base;
+    VkDeviceSize closed_pooled_base;
+    VkDeviceSize pooled_base;
+    VkDeviceSize pool_ids_base;
+    VkDeviceSize out_base;
+    VkDeviceSize pairs_base;
+    VkDeviceSize scratch_base;
 } KpoolCall;
 
 /* Indices of `status`. The library only adds; the caller clears. A request counts once per dispatch,
@@ -290,6 +341,9 @@ typedef struct KpoolCall {
 #define KPOOL_STATUS_SLOT_RANGE 2      /* slot_idx[r] >= max_slots */
 #define KPOOL_STATUS_LENGTH_WRAPS 3    /* cache_lengths[r] + tokens of this call > 2^32 - 1 */
 #define KPOOL_STATUS_DUPLICATE_SLOT 4  /* slot_idx[r] is that of an earlier request: kpoolValidate */
+#define KPOOL_STATUS_POOL_ID 5         /* expand_topk: an id that is no complete pool of the row */
+#define KPOOL_STATUS_PAIR_RANGE 7      /* copy_slots: an index >= max_slots */
+#define KPOOL_STATUS_POOLED_ROW 8      /* compress: a row of pooled that disagrees with the offsets */
 #define KPOOL_STATUS_COUNT 16          /* length of status; the others are 0 */
 
 /* The set layout for the operation; in the floor layout the same one for all. Owned by the context.
@@ -299,11 +353,12 @@ VkDescriptorSetLayout kpoolGetDescriptorSetLayout(KpoolContext context, KpoolOpe
 /* How many descriptors of VK_DESCRIPTOR_TYPE_STORAGE_BUFFER such a set takes from a pool. */
 uint32_t kpoolGetDescriptorCount(KpoolContext context, KpoolOperation operation);
 
-/* Bytes of each tensor that the call needs, bases and strides included, 0 for tensors that the
- * operation does not use: in `size` of each range; buffer and offset are set to 0.
- * Errors: as the kpoolCmd... of the operation, as far as they do not depend on the buffers. */
-KpoolResult kpoolGetSizes(KpoolOperation operation, const KpoolGeometry *geometry, const KpoolCall *call,
-                          KpoolBindings *sizes, KpoolDiagnostic *diagnostic);
+/* Bytes of each tensor that a call with a kernel of createInfo needs, bases and strides included, 0 for
+ * tensors that the operation does not use: in `size` of each range; buffer and offset are set to 0. Pure:
+ * workgroup shape and pipelineCache are not looked at.
+ * Errors: as kpoolCreateKernel and the kpoolCmd..., as far as they do not depend on device and buffers. */
+KpoolResult kpoolGetSizes(const KpoolKernelCreateInfo *createInfo, const KpoolCall *call, KpoolBindings *sizes,
+                          KpoolDiagnostic *diagnostic);
 
 /*
  * Writes the bindings into the caller's set, made with kpoolGetDescriptorSetLayout of the operation.
@@ -354,6 +409,105 @@ KpoolResult kpoolGetGroupCount(KpoolKernel kernel, const KpoolCall *call, uint32
 KpoolResult kpoolCmdSeedTail(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
                              const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
 
+/*
+ * ring_close: closes each request's pending pool, where this call brings the tokens it lacks.
+ *
+ *     closes  <=>  ph != 0 and n >= P - ph, with ph = L mod P
+ *     members m < ph : tail[slot, {0,1}, (L - ph + m) mod R]
+ *     members m >= ph: row off[r] + (m - ph) of k and gate
+ *
+ * closed_pool[r] = floor(L / P) where it closes, -1 where nothing does; written for every r < requests. Row r of
+ * closed_pooled is written where closed_pool[r] is not -1. tail is only read.
+ *
+ *   kernel    of KPOOL_OPERATION_RING_CLOSE
+ *   bindings  tail, k, gate, input_row_offsets, cache_lengths, slot_idx, status, ape, closed_pool, closed_pooled
+ *   call      max_slots, requests, rows, their strides and bases, closed_pooled_row_stride. With requests = 0
+ *             nothing is recorded.
+ *
+ * Before: what wrote the inputs is visible to COMPUTE_SHADER, SHADER_READ (status also SHADER_WRITE): so is the
+ *   seed_tail of the step before, also across submissions (shader write to shader read). What still reads
+ *   closed_pool and closed_pooled has finished.
+ * After: closed_pool, closed_pooled and status are written at COMPUTE_SHADER, SHADER_WRITE. Before the
+ *   seed_tail of the same call an execution dependency COMPUTE_SHADER to COMPUTE_SHADER (write-after-read).
+ * commandBuffer, set, clobbered state and errors: as kpoolCmdSeedTail.
+ */
+KpoolResult kpoolCmdRingClose(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
+                              const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
+
+/*
+ * compress: builds every pool whose members are all rows of this call. Member m of local pool j of request b is
+ * row off[b] + (P - L mod P) mod P + j * P + m; its key goes to row pool_row_offsets[b] + j of pooled. A row
+ * i < min(pooled_rows, pool_row_offsets[requests]) is written only where it has a valid owner and is one of its
+ * pools, and counted at KPOOL_STATUS_POOLED_ROW otherwise.
+ *
+ *   kernel    of KPOOL_OPERATION_COMPRESS
+ *   bindings  k, gate, input_row_offsets, cache_lengths, status, ape, pool_row_offsets, pooled
+ *   call      requests, rows, pooled_rows, k_row_stride, gate_row_stride, pooled_row_stride, bases. With
+ *             requests = 0 and pooled_rows = 0 nothing is recorded.
+ *
+ * Before: what wrote the inputs is visible to COMPUTE_SHADER, SHADER_READ (status also SHADER_WRITE), so are the
+ *   offsets of kpoolCmdPoolRowOffsets (shader write to shader read). What still reads pooled has finished.
+ * After: pooled and status are written at COMPUTE_SHADER, SHADER_WRITE. It shares nothing that is written with
+ *   ring_close and seed_tail of the same call but status, whose counts are atomic.
+ * commandBuffer, set, clobbered state and errors: as kpoolCmdSeedTail.
+ */
+KpoolResult kpoolCmdCompress(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
+                             const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
+
+/*
+ * pool_row_offsets: the exclusive prefix sum of max(0, floor(end / P) - ceil(L / P)) over the requests, a dropped
+ * request owning none. All requests + 1 entries are written, also where requests = 0. One workgroup; a sum beyond
+ * 2^32 - 1, which only overlapping offsets reach, stays there. On the host: kpoolPoolRowOffsets.
+ *
+ *   kernel    of KPOOL_OPERATION_POOL_ROW_OFFSETS
+ *   bindings  input_row_offsets, cache_lengths, status, pool_row_offsets
+ *   call      requests, rows, bases
+ *
+ * Before: what wrote the inputs is visible to COMPUTE_SHADER, SHADER_READ (status also SHADER_WRITE). What still
+ *   reads pool_row_offsets has finished.
+ * After: pool_row_offsets and status are written at COMPUTE_SHADER, SHADER_WRITE.
+ * commandBuffer, set, clobbered state and errors: as kpoolCmdSeedTail.
+ */
+KpoolResult kpoolCmdPoolRowOffsets(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
+                                   const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
+
+/*
+ * expand_topk: pool ids into token positions. Row t of request b sees visible = L + (t - off[b]) + 1 tokens. An id
+ * below 0 is unused; one >= floor(visible / P) is treated as unused and counted at KPOOL_STATUS_POOL_ID. Unused
+ * places are -1. All rows are written; rows of no request or of a dropped one are all -1. Positions are i32: a
+ * request with L + n > 2^31 - 1 is dropped here, and counted at KPOOL_STATUS_LENGTH_WRAPS.
+ *
+ *   kernel    of KPOOL_OPERATION_EXPAND_TOPK
+ *   bindings  input_row_offsets, cache_lengths, status, pool_ids, out
+ *   call      requests, rows, bases. With requests = 0 and rows = 0 nothing is recorded.
+ *
+ * Before: what wrote the inputs is visible to COMPUTE_SHADER, SHADER_READ (status also SHADER_WRITE). What still
+ *   reads out has finished.
+ * After: out and status are written at COMPUTE_SHADER, SHADER_WRITE.
+ * commandBuffer, set, clobbered state and errors: as kpoolCmdSeedTail.
+ */
+KpoolResult kpoolCmdExpandTopk(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
+                               const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
+
+/*
+ * copy_slots: copies whole slots as if all sources were read first, whatever the chain. A pair whose source is its
+ * destination does nothing, whatever the index: padding. Otherwise an index >= max_slots drops the pair, counted
+ * at KPOOL_STATUS_PAIR_RANGE. Padding between strides is not copied. Two pairs with one destination are the
+ * caller's error: that slot's contents are unspecified; kpoolValidatePairs finds them.
+ *
+ *   kernel    of KPOOL_OPERATION_COPY_SLOTS
+ *   bindings  tail, status, pairs, scratch (kpoolGetSizes says how much: pair_count slots, dense)
+ *   call      max_slots, pair_count, strides of tail, bases. With pair_count = 0 nothing is recorded.
+ *
+ * Records two dispatches and the barrier between them.
+ * Before: what wrote tail and pairs is visible to COMPUTE_SHADER, SHADER_READ (status also SHADER_WRITE); what used
+ *   scratch has finished.
+ * After: tail, scratch and status are written at COMPUTE_SHADER, SHADER_WRITE.
+ * commandBuffer, set, clobbered state and errors: as kpoolCmdSeedTail.
+ */
+KpoolResult kpoolCmdCopySlots(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
+                              const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
+
 /* ----------------------------------------------------------------------------- host side ------ */
 
 /*
@@ -370,6 +524,31 @@ KpoolResult kpoolCmdSeedTail(VkCommandBuffer commandBuffer, KpoolKernel kernel, 
 KpoolResult kpoolValidate(const KpoolCall *call, const uint32_t *input_row_offsets,
                           const uint32_t *cache_lengths, const uint32_t *slot_idx,
                           uint32_t status[KPOOL_STATUS_COUNT], KpoolDiagnostic *diagnostic);
+
+/*
+ * Judges the pairs of copy_slots: indices out of range, and two pairs with one destination. Reads call->max_slots and
+ * pair_count only. Time is quadratic in pair_count.
+ *   pairs   [pair_count, 2] source, destination
+ *   status  NULL, or [16]: added to as the device would
+ * Returns KPOOL_ERROR_INVALID_DATA with the first fault named by pair (two with one destination: by both).
+ * Errors: also INVALID_ARGUMENT.
+ */
+KpoolResult kpoolValidatePairs(const KpoolCall *call, const uint32_t *pairs, uint32_t status[KPOOL_STATUS_COUNT],
+                               KpoolDiagnostic *diagnostic);
+
+/*
+ * pool_row_offsets on the host, entry for entry what kpoolCmdPoolRowOffsets writes. Reads call->requests and rows
+ * only; bases are not looked at.
+ *   kpool              P, 1 to KPOOL_MAX_KPOOL
+ *   input_row_offsets  [requests + 1]
+ *   cache_lengths      [requests]
+ *   pool_row_offsets   [requests + 1], written
+ *   status             NULL, or [16]: added to as the device would
+ * Errors: INVALID_ARGUMENT.
+ */
+KpoolResult kpoolPoolRowOffsets(uint32_t kpool, const KpoolCall *call, const uint32_t *input_row_offsets,
+                                const uint32_t *cache_lengths, uint32_t *pool_row_offsets,
+                                uint32_t status[KPOOL_STATUS_COUNT], KpoolDiagnostic *diagnostic);
 
 #ifdef __cplusplus
 }

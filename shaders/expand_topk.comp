@@ -1,0 +1,100 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+
+// expand_topk: pool ids into token positions, one workgroup a row.
+
+#include "common.glsl"
+
+INPUT(uint, input_row_offsets)
+INPUT(uint, cache_lengths)
+INPUT(uint, pool_ids)
+OUTPUT(uint, out)
+OUTPUT(uint, status)
+
+#include "owner.glsl"
+#include "request.glsl"
+#include "scan.glsl"
+
+DEFINE_FIND_OWNER(input_row_offsets)
+
+const uint UNUSED = 0xffffffffu; // -1
+const uint tail_width = with_tail != 0u ? kpool - 1u : 0u;
+const uint row_width = topk * kpool + tail_width;
+
+// As read_request, with the limit of this operation: positions are i32.
+uint read_expanded(uint r, out Request request) {
+    const uint verdict = read_request(r, 0u, 1u, request);
+    return verdict == ACCEPTED && request_end(request) > 0x7fffffffu ? 3u : verdict;
+}
+
+// How many tokens the row sees: 0 for rows of no request or of a dropped one.
+uint visible_tokens(uint row) {
+    if (pc.requests == 0u) {
+        return 0u;
+    }
+    const uint r = find_owner(row);
+    Request request;
+    if (read_expanded(r, request) != ACCEPTED || row < request.first || row - request.first >= request.tokens) {
+        return 0u;
+    }
+    return request.cached + (row - request.first) + 1u;
+}
+
+// The base of the positions of pool column j, or UNUSED. Counts an id that is no complete pool.
+uint read_pool(uint row, uint j, uint complete, bool counts) {
+    const uint id = AT(pool_ids, row * topk + j);
+    if (id < complete) {
+        return id * kpool;
+    }
+    if (counts && id < 0x80000000u) {
+        atomicAdd(AT(status, 5u), 1u);
+    }
+    return UNUSED;
+}
+
+void main() {
+    const uint lane = gl_LocalInvocationID.x;
+    const uint row = group_index();
+    // The first workgroups also judge the requests, one an invocation; fewer than 2^31 requests, no sum wraps.
+    if (row < (pc.requests + local_size - 1u) / local_size) {
+        const uint r = row * local_size + lane;
+        Request request;
+        if (r < pc.requests) {
+            count_dropped(read_expanded(r, request));
+        }
+    }
+    if (row >= pc.rows) {
+        return;
+    }
+    // Rows of no request have no complete pool, and their ids are not counted.
+    const uint visible = visible_tokens(row);
+    const uint complete = visible / kpool;
+    const uint start = row * row_width;
+    uint used = topk * kpool; // where the tail positions begin
+
+    if (topk_layout == 0u) {
+        for (uint column = lane; column < topk * kpool; column += local_size) {
+            const uint member = column % kpool;
+            const uint base = read_pool(row, column / kpool, complete, visible != 0u && member == 0u);
+            AT(out, start + column) = base == UNUSED ? UNUSED : base + member;
+        }
+    } else {
+        used = 0u;
+        for (uint j = 0u; j < topk; j += local_size) {
+            const uint base = j + lane < topk ? read_pool(row, j + lane, complete, visible != 0u) : UNUSED;
+            uint total;
+            const uint rank = scan_exclusive(base == UNUSED ? 0u : 1u, total);
+            if (base != UNUSED) {
+                for (uint member = 0u; member < kpool; member++) {
+                    AT(out, start + used + rank * kpool + member) = base + member;
+                }
+            }
+            used += total * kpool;
+        }
+    }
+    const uint tail_count = with_tail != 0u ? visible % kpool : 0u;
+    for (uint column = used + lane; column < row_width; column += local_size) {
+        const uint member = column - used;
+        AT(out, start + column) = member < tail_count ? complete * kpool + member : UNUSED;
+    }
+}

@@ -1,0 +1,19 @@
+// For kernels whose work is a row: which request the row belongs to, and counting dropped requests, which no row
+// leads to.
+
+// The last r < requests with table[r] <= row, where there is one; 0 otherwise. In a table that descends somewhere
+// it is still some r < requests; the caller checks that the row is really in it. TABLE is a tensor's name.
+#define DEFINE_FIND_OWNER(table)                     \
+    uint find_owner(uint row) {                      \
+        uint low = 0u;                               \
+        uint high = pc.requests;                     \
+        while (high - low > 1u) {                    \
+            const uint middle = low + (high - low) / 2u; \
+            if (AT(table, middle) <= row) {          \
+                low = middle;                        \
+            } else {                                 \
+                high = middle;                       \
+            }                                        \
+        }                                            \
+        return low;                                  \
+    }
