@@ -11,8 +11,8 @@ INPUT(uint, pool_ids)
 OUTPUT(uint, out)
 OUTPUT(uint, status)
 
-#include "owner.glsl"
 #include "request.glsl"
+#include "owner.glsl"
 #include "scan.glsl"
 
 DEFINE_FIND_OWNER(input_row_offsets)
@@ -22,7 +22,7 @@ const uint tail_width = with_tail != 0u ? kpool - 1u : 0u;
 const uint row_width = topk * kpool + tail_width;
 
 // As read_request, with the limit of this operation: positions are i32.
-uint read_expanded(uint r, out Request request) {
+uint judge_request(uint r, out Request request) {
     const uint verdict = read_request(r, 0u, 1u, request);
     return verdict == ACCEPTED && request_end(request) > 0x7fffffffu ? 3u : verdict;
 }
@@ -34,7 +34,7 @@ uint visible_tokens(uint row) {
     }
     const uint r = find_owner(row);
     Request request;
-    if (read_expanded(r, request) != ACCEPTED || row < request.first || row - request.first >= request.tokens) {
+    if (judge_request(r, request) != ACCEPTED || row < request.first || row - request.first >= request.tokens) {
         return 0u;
     }
     return request.cached + (row - request.first) + 1u;
@@ -55,14 +55,7 @@ uint read_pool(uint row, uint j, uint complete, bool counts) {
 void main() {
     const uint lane = gl_LocalInvocationID.x;
     const uint row = group_index();
-    // The first workgroups also judge the requests, one an invocation; fewer than 2^31 requests, no sum wraps.
-    if (row < (pc.requests + local_size - 1u) / local_size) {
-        const uint r = row * local_size + lane;
-        Request request;
-        if (r < pc.requests) {
-            count_dropped(read_expanded(r, request));
-        }
-    }
+    count_dropped_requests();
     if (row >= pc.rows) {
         return;
     }

@@ -44,8 +44,7 @@ static uint32_t count_item_words(const KpoolKernelCreateInfo *info)
         return 2 * g->ring * row_words;
     case KPOOL_OPERATION_RING_CLOSE:
     case KPOOL_OPERATION_COMPRESS:
-        /* A lane works on the channels of one word, of the ring or of the output, whichever has more. */
-        return kpoolTypeSize(g->type) == 2 || kpoolTypeSize(info->pooled_type) == 2 ? g->head_dim / 2 : g->head_dim;
+        return (g->head_dim + 1) / 2; /* a lane works on a pair of channels */
     default:
         return MOST_INVOCATIONS;
     }

@@ -1,0 +1,239 @@
+// The pooled key (contract, section 6) of a pair of channels, exact or fast. A lane works on channels 2p and
+// 2p + 1: one word of a 2-byte tensor, two words of f32. Where head_dim is odd, which only f32 may be, the last
+// pair is the last channel twice, so that nothing is read or written beyond the row.
+//
+// The including kernel has a tensor `ape`, defines member_words, and calls set_pair, pooled_key and STORE_PAIR.
+//
+// Exact results depend on every floating operation being rounded on its own, hence a `precise` statement for
+// each, and never on whether a driver keeps denormals: where one can appear a comment says why.
+
+const uint TYPE_F32 = 1u;
+const uint TYPE_F16 = 2u;
+const uint NUMERICS_FAST = 1u;
+
+// Words of the pair in member m's row of gate (x, y) and of k (z, w), as PAIR reads them.
+uvec4 member_words(uint m);
+
+// Members are read this many at a time, so that their loads are under way together. A pool that fits is read
+// once, a larger one twice.
+const uint MOST_BLOCK = 8u;
+const uint BLOCK = kpool < MOST_BLOCK ? kpool : MOST_BLOCK;
+
+const uint MAGNITUDE = 0x7fffffffu;
+const uint SIGN = 0x80000000u;
+const uint INFINITY = 0x7f800000u;
+const uint SPECIAL = 0x7b800000u; // 2^120: from here on a magnitude is special
+
+// A masked member's logit. Every other one lies within 2^121, so its weight is 0 and no difference overflows.
+#define MASKED uintBitsToFloat(0xfe800000u) // -2^126
+
+// Pairs of channels in a row.
+const uint row_pairs = (head_dim + 1u) / 2u;
+
+// The lane's pair: its channels, and where it lies in a row of elements in words.
+uvec2 pair_channels;
+uvec2 pair_words;
+
+void set_pair(uint pair) {
+    const uint words = type == TYPE_F32 ? 2u : 1u;
+    pair_channels = min(2u * pair + uvec2(0u, 1u), uvec2(head_dim - 1u));
+    pair_words = min(words * pair + uvec2(0u, words - 1u), uvec2(head_dim - 1u));
+}
+
+// PAIR reads, STORE_PAIR writes the pair in the row of `tensor` that starts at word `row`.
+#define PAIR(tensor, row) uvec2(AT(tensor, (row) + pair_words.x), AT(tensor, (row) + pair_words.y))
+#define STORE_PAIR(tensor, row, key)                                        \
+    if (pooled_type == TYPE_F32) {                                          \
+        AT(tensor, (row) + pair_channels.x) = (key).x;                      \
+        AT(tensor, (row) + pair_channels.y) = (key).y;                      \
+    } else {                                                                \
+        AT(tensor, (row) + pair_channels.x / 2u) = (key).x | (key).y << 16; \
+    }
+
+// f32 bits of two pairs as member_words gives them; exact.
+uvec4 decode(uvec4 words) {
+    uvec4 bits = words;
+    if (type != TYPE_F32) {
+        bits = (words >> uvec4(0u, 16u, 0u, 16u)) << 16;
+        if (type == TYPE_F16) {
+            const uvec4 sign = bits & SIGN;
+            const uvec4 magnitude = (bits & MAGNITUDE) >> 3;
+            // m 2^-24 = (2^-14 + m 2^-24) - 2^-14: exact, and no operand and no result is an f32 denormal.
+            precise const vec4 denormal = uintBitsToFloat(magnitude + 0x38800000u) - uintBitsToFloat(0x38800000u);
+            bits = mix(magnitude + 0x38000000u, floatBitsToUint(denormal), lessThan(magnitude, uvec4(0x00800000u)));
+            bits = mix(bits, magnitude + 0x70000000u, greaterThanEqual(magnitude, uvec4(0x0f800000u))) | sign;
+        }
+    }
+    return bits;
+}
+
+// exp(x), x <= 0; 0 where that is below 2^-126.
+vec2 exp_weight(vec2 x) {
+    vec2 w;
+    if (numerics == NUMERICS_FAST) {
+        w = exp(x);
+    } else {
+        const vec2 xc = mix(x, vec2(-88.0), lessThan(x, vec2(-88.0)));
+        // x = nf ln 2 + r. s rounds to an integer and holds it in its low bits.
+        precise const vec2 t = xc * uintBitsToFloat(0x3fb8aa3bu);
+        precise const vec2 s = t + uintBitsToFloat(0x4b400000u);
+        precise const vec2 nf = s - uintBitsToFloat(0x4b400000u);
+        precise const vec2 high = nf * uintBitsToFloat(0x3f318000u);
+        precise const vec2 low = nf * uintBitsToFloat(0xb95e8083u);
+        precise const vec2 r_high = xc - high;
+        precise const vec2 r = r_high - low;
+        // A denormal r or r*r vanishes in the additions that follow.
+        precise vec2 p = vec2(uintBitsToFloat(0x3ab511e6u));
+        p = p * r;
+        p = p + uintBitsToFloat(0x3c091d10u);
+        p = p * r;
+        p = p + uintBitsToFloat(0x3d2aac7au);
+        p = p * r;
+        p = p + uintBitsToFloat(0x3e2aaa48u);
+        p = p * r;
+        p = p + uintBitsToFloat(0x3efffffeu);
+        precise const vec2 square = r * r;
+        precise const vec2 curve = p * square;
+        precise const vec2 slope = curve + r;
+        precise const vec2 y = slope + 1.0;
+        w = uintBitsToFloat(floatBitsToUint(y) + (floatBitsToUint(s) << 23));
+    }
+    return mix(w, vec2(0.0), lessThan(x, vec2(uintBitsToFloat(0xc2aeac4fu))));
+}
+
+// num / den as significand * 2^(exponent - 127 - 25), 2^25 <= significand < 2^26, its last bit sticky.
+// |num| is normal and den in [1, 128].
+void divide(vec2 num, vec2 den, out uvec2 significand, out ivec2 exponent) {
+    const uvec2 num_bits = floatBitsToUint(num) & MAGNITUDE;
+    const uvec2 den_bits = floatBitsToUint(den);
+    uvec2 n = (num_bits & 0x007fffffu) | 0x00800000u;
+    const uvec2 d = (den_bits & 0x007fffffu) | 0x00800000u;
+    const uvec2 doubled = uvec2(lessThan(n, d));
+    n <<= doubled;
+    exponent = ivec2(num_bits >> 23) - ivec2(den_bits >> 23) - ivec2(doubled) + 127;
+
+    // Now d <= n < 2d < 2^25, and floor(n 2^24 / d) is wanted. First the reciprocal of d 2^-23 in [1, 2): the guess
+    // is 5.1% off at most, and each step squares that, down to rounding: less than 3 * 2^-24.
+    const vec2 divisor = uintBitsToFloat(d + 0x3f000000u);
+    vec2 reciprocal = uintBitsToFloat(0x7ef311c7u - floatBitsToUint(divisor));
+    for (uint i = 0u; i < 3u; i++) {
+        precise const vec2 product = divisor * reciprocal;
+        precise const vec2 correction = 2.0 - product;
+        precise const vec2 next = reciprocal * correction;
+        reciprocal = next;
+    }
+    // The quotient to 22 binary places: within 2 of them and another 8 of 24 for all the rounding so far.
+    const vec2 dividend = uintBitsToFloat(((num_bits & 0x007fffffu) | 0x3f800000u) + (doubled << 23));
+    precise const vec2 estimate = dividend * reciprocal;
+    precise const vec2 placed = estimate + 1.5;
+    uvec2 quotient = (floatBitsToUint(placed) - 0x3fe00000u) << 2;
+    // Both products wrap; their difference does not: it is below 10 d < 2^28.
+    ivec2 rest = ivec2((n << 24) - quotient * d);
+    // rest / d to the nearest integer, give or take 2^-19.
+    precise const vec2 scaled = vec2(rest) * uintBitsToFloat(0x34000000u);
+    precise const vec2 digit = scaled * reciprocal;
+    precise const vec2 rounded = digit + uintBitsToFloat(0x4b400000u);
+    const ivec2 step = ivec2(floatBitsToUint(rounded) - 0x4b400000u);
+    quotient += uvec2(step);
+    rest -= step * ivec2(d);
+    // Here |rest| < d, and a negative one means a quotient one too high.
+    const uvec2 high = uvec2(lessThan(rest, ivec2(0)));
+    quotient -= high;
+    rest += ivec2(high * d);
+    significand = quotient << 1 | uvec2(notEqual(rest, ivec2(0)));
+}
+
+const uint PRECISION = pooled_type == TYPE_F32 ? 23u : pooled_type == TYPE_F16 ? 10u : 7u;
+const uint SIGN_SHIFT = pooled_type == TYPE_F32 ? 0u : 16u;
+const uint POOLED_INFINITY = pooled_type == TYPE_F32 ? 0x7f800000u : pooled_type == TYPE_F16 ? 0x7c00u : 0x7f80u;
+
+// Rounds what divide gives to nearest even in pooled_type, without the sign.
+uvec2 encode(uvec2 significand, ivec2 exponent) {
+    exponent -= pooled_type == TYPE_F16 ? 112 : 0;
+    // Denormals lose more bits; from a shift of 27 on the result is 0.
+    const uvec2 shift = uvec2(min(25 - int(PRECISION) + max(1 - exponent, 0), 31));
+    const uvec2 odd = (significand >> shift) & 1u;
+    const uvec2 kept = (significand + (uvec2(1u) << (shift - 1u)) - 1u + odd) >> shift;
+    // kept has the leading 1, which counts in the exponent, and may have been carried into it.
+    uvec2 bits = kept + (uvec2(max(exponent, 1) - 1) << PRECISION);
+    bits = min(bits, uvec2(POOLED_INFINITY));
+    if (pooled_type != TYPE_F16) {
+        bits = mix(bits, uvec2(0u), lessThan(bits, uvec2(1u << PRECISION)));
+    }
+    return bits;
+}
+
+// Bits of the pair's pooled keys in pooled_type.
+uvec2 pooled_key() {
+    vec2 logits[MOST_BLOCK];
+    uvec2 keys[MOST_BLOCK];
+    vec2 largest = vec2(MASKED);
+    uvec2 magnitude = uvec2(0u); // the largest of gate, ape and k
+    ivec2 positive = ivec2(0);   // the largest gate or ape: bits of positive floats order as signed integers
+    uvec2 special = uvec2(0u);   // bit 0: the key is +infinity, bit 1: -infinity, both: NaN
+    precise vec2 num = vec2(0.0);
+    precise vec2 den = vec2(0.0);
+
+    // First the largest logit, then the sums.
+    for (uint pass = 0u; pass < 2u; pass++) {
+        for (uint first = 0u; first < kpool; first += BLOCK) {
+            if (pass == 0u || kpool > BLOCK) {
+                [[unroll]] for (uint i = 0u; i < BLOCK; i++) {
+                    if (first + i < kpool) {
+                        const uvec4 bits = decode(member_words(first + i));
+                        const uvec2 at = (first + i) * head_dim + pair_channels;
+                        const uvec2 added = uvec2(AT(ape, at.x), AT(ape, at.y));
+                        const uvec4 sizes = bits & MAGNITUDE;
+                        magnitude = max(magnitude, max(max(sizes.xy, sizes.zw), added & MAGNITUDE));
+                        positive = max(positive, max(ivec2(bits.xy), ivec2(added)));
+                        // Of unsigned bits the largest is the most negative. Two denormals may lose their sum, below
+                        // 2^-125, and no weight notices: |x| < 2^-25 gives exactly 1, and half a unit in the last
+                        // place of a larger x is at least 2^-50.
+                        const bvec2 masked = greaterThanEqual(max(bits.xy, added), uvec2(SIGN | SPECIAL));
+                        precise const vec2 logit = uintBitsToFloat(bits.xy) + uintBitsToFloat(added);
+                        logits[i] = mix(logit, vec2(MASKED), masked);
+                        keys[i] = bits.zw;
+                        largest = max(largest, logits[i]);
+                    }
+                }
+            }
+            if (pass == 1u) {
+                [[unroll]] for (uint i = 0u; i < BLOCK; i++) {
+                    if (first + i < kpool) {
+                        precise const vec2 x = logits[i] - largest;
+                        const vec2 w = exp_weight(x);
+                        const bvec2 is_special = greaterThanEqual(keys[i] & MAGNITUDE, uvec2(SPECIAL));
+                        const uvec2 kind = mix(uvec2(1u) << (keys[i] >> 31), uvec2(3u), equal(w, vec2(0.0)));
+                        special |= mix(uvec2(0u), kind, is_special);
+                        precise vec2 t = w * uintBitsToFloat(mix(keys[i], uvec2(0u), is_special));
+                        if (numerics != NUMERICS_FAST) {
+                            // Denormals, flushed or not, are among those replaced. Sums of the others are multiples
+                            // of 2^-125, so no denormal, and at most 128 * 2^120.
+                            t = mix(t, vec2(0.0), lessThan(floatBitsToUint(t) & MAGNITUDE, uvec2(0x0c800000u)));
+                        }
+                        num = num + t;
+                        den = den + w;
+                    }
+                }
+            }
+        }
+    }
+    special |= mix(uvec2(0u), uvec2(3u), greaterThan(magnitude, uvec2(INFINITY)));
+    special |= mix(uvec2(0u), uvec2(3u), greaterThanEqual(positive, ivec2(SPECIAL)));
+    special |= mix(uvec2(0u), uvec2(3u), equal(largest, vec2(MASKED)));
+
+    uvec2 significand;
+    ivec2 exponent;
+    if (numerics == NUMERICS_FAST) {
+        const uvec2 quotient = floatBitsToUint(num / den) & MAGNITUDE;
+        exponent = ivec2(quotient >> 23);
+        significand = ((quotient & 0x007fffffu) | 0x00800000u) << 2;
+    } else {
+        divide(num, den, significand, exponent);
+    }
+    const uvec2 num_bits = floatBitsToUint(num);
+    uvec2 key = encode(significand, exponent) | (num_bits & SIGN) >> SIGN_SHIFT;
+    key = mix(key, uvec2(0u), equal(num_bits & INFINITY, uvec2(0u)));
+    key = mix(key, POOLED_INFINITY | (special << 30 & SIGN) >> SIGN_SHIFT, notEqual(special, uvec2(0u)));
+    return mix(key, uvec2(POOLED_INFINITY | 1u << (PRECISION - 1u)), equal(special, uvec2(3u)));
+}
