@@ -1,0 +1,419 @@
+/* `kpool replay`: the traffic of real requests through seed_tail on the device, the whole ring compared every step. */
+#include <argp.h>
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arguments.h"
+#include "batcher.h"
+#include "command.h"
+#include "expected_ring.h"
+#include "progress.h"
+#include "replay_device.h"
+
+/* ------------------------------------------------------------------------------ options ------- */
+
+typedef struct Options {
+    const char *path;
+    uint32_t requests;
+    uint32_t slots;
+    uint32_t batch_tokens;
+    KpoolGeometry geometry;
+    uint64_t seed;
+    const char *device;
+    bool json;
+} Options;
+
+enum { KEY_REQUESTS = 0x100, KEY_SLOTS, KEY_BATCH_TOKENS, KEY_DTYPE, KEY_HEAD_DIM, KEY_KPOOL, KEY_SEED, KEY_JSON };
+
+static const struct argp_option option_list[] = {
+    {"requests", KEY_REQUESTS, "N", 0, "Replay the first N requests only", 0},
+    {"slots", KEY_SLOTS, "N", 0, "Ring slots: requests that run at once (256)", 0},
+    {"batch-tokens", KEY_BATCH_TOKENS, "N", 0, "Tokens that a step brings at most (2048)", 0},
+    {"dtype", KEY_DTYPE, "TYPE", 0, "f32, f16 or bf16 (bf16)", 0},
+    {"head-dim", KEY_HEAD_DIM, "N", 0, "Channels per key (128)", 0},
+    {"kpool", KEY_KPOOL, "N", 0, "Tokens per pool (4)", 0},
+    {"seed", KEY_SEED, "N", 0, "Of the order in a batch and the choice of slots (1)", 0},
+    {"device", 'd', "SEL", 0, "A number of `kpool devices`, or part of a device's name", 0},
+    {"json", KEY_JSON, NULL, 0, "Print the summary as one JSON object", 0},
+    {0},
+};
+
+static const char documentation[] =
+    "Replays TRACE.csv, columns TIMESTAMP, ContextTokens and GeneratedTokens, as a server would batch it: prompts in "
+    "chunks, then one token a step. The order of the lines is the order of arrival. A request occupies "
+    "ContextTokens + GeneratedTokens positions: every generated token, the first included, has a step of its own. "
+    "One command buffer, recorded once, is submitted every step; after each the whole ring is compared bit for bit."
+    "\v"
+    "Exit status: 0 right; 1 a mismatch or a dropped request; 2 a bad argument or trace; 3 no device, or Vulkan failed; "
+    "130 or 143 interrupted by SIGINT or SIGTERM, with nothing wrong so far. The first signal ends the replay after "
+    "the step that is running, the second at once.";
+
+static error_t parse_number(const struct argp_state *state, const char *name, const char *text, uint64_t least,
+                            uint64_t most, uint64_t *number)
+{
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0') {
+        return arguments_refuse(state, "%s: is '%s', must be a whole number", name, text);
+    }
+    if (errno != 0 || value < least || value > most) {
+        return arguments_refuse(state, "%s: is %s, must be from %llu to %llu", name, text, (unsigned long long)least,
+                                (unsigned long long)most);
+    }
+    *number = value;
+    return 0;
+}
+
+static error_t parse_count(const struct argp_state *state, const char *name, const char *text, uint32_t most,
+                           uint32_t *count)
+{
+    uint64_t number = *count;
+    const error_t error = parse_number(state, name, text, 1, most, &number);
+    *count = (uint32_t)number;
+    return error;
+}
+
+static error_t parse_type(const struct argp_state *state, const char *text, KpoolType *type)
+{
+    static const char *const names[] = {[KPOOL_TYPE_F32] = "f32", [KPOOL_TYPE_F16] = "f16", [KPOOL_TYPE_BF16] = "bf16"};
+    for (KpoolType candidate = KPOOL_TYPE_F32; candidate <= KPOOL_TYPE_BF16; candidate++) {
+        if (strcmp(text, names[candidate]) == 0) {
+            *type = candidate;
+            return 0;
+        }
+    }
+    return arguments_refuse(state, "--dtype: is '%s', must be f32, f16 or bf16", text);
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+    Options *options = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        arguments_quiet(state);
+        return 0;
+    case KEY_REQUESTS:
+        return parse_count(state, "--requests", text, UINT32_MAX, &options->requests);
+    case KEY_SLOTS:
+        return parse_count(state, "--slots", text, 1u << 20, &options->slots);
+    case KEY_BATCH_TOKENS:
+        return parse_count(state, "--batch-tokens", text, 1u << 24, &options->batch_tokens);
+    case KEY_DTYPE:
+        return parse_type(state, text, &options->geometry.type);
+    case KEY_HEAD_DIM:
+        return parse_count(state, "--head-dim", text, KPOOL_MAX_HEAD_DIM, &options->geometry.head_dim);
+    case KEY_KPOOL:
+        return parse_count(state, "--kpool", text, KPOOL_MAX_KPOOL, &options->geometry.kpool);
+    case KEY_SEED:
+        return parse_number(state, "--seed", text, 0, UINT64_MAX, &options->seed);
+    case 'd':
+        options->device = text;
+        return 0;
+    case KEY_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (options->path != NULL) {
+            return arguments_refuse(state, "TRACE.csv: '%s' is one too many", text);
+        }
+        options->path = text;
+        return 0;
+    case ARGP_KEY_END:
+        return options->path != NULL ? 0 : arguments_refuse(state, "TRACE.csv: is missing");
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ------------------------------------------------------------------------------- replay ------- */
+
+typedef struct Replay {
+    Options options;
+    Trace trace;
+    Batcher batcher;
+    ExpectedRing expected;
+    Gpu gpu;
+    ReplayDevice device;
+    Progress progress;
+    uint64_t steps;
+    uint64_t tokens;
+    uint64_t drops;      /* the sum of status, so far */
+    uint64_t mismatches; /* elements of tail; each counts once, then the ring is put right */
+    double start;
+    double wall_seconds;
+    double device_seconds; /* from submission to the fence */
+} Replay;
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    stop_signal = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static void fill_rows(const Replay *replay, const Batch *batch)
+{
+    const KpoolGeometry *geometry = &replay->options.geometry;
+    const size_t row_size = (size_t)geometry->head_dim * kpoolTypeSize(geometry->type);
+    for (uint32_t r = 0; r < batch->capacity; r++) {
+        const uint32_t first = batch->input_row_offsets[r];
+        for (uint32_t row = first; row < batch->input_row_offsets[r + 1]; row++) {
+            const uint32_t position = batch->cache_lengths[r] + (row - first);
+            char *k = (char *)replay->device.tensors.k + row * row_size;
+            char *gate = (char *)replay->device.tensors.gate + row * row_size;
+            make_row(geometry->type, geometry->head_dim, batch->request[r], position, PLANE_KEY, k);
+            make_row(geometry->type, geometry->head_dim, batch->request[r], position, PLANE_GATE, gate);
+        }
+    }
+}
+
+static void fill_indices(const Replay *replay, const Batch *batch)
+{
+    const ReplayTensors *tensors = &replay->device.tensors;
+    memcpy(tensors->input_row_offsets, batch->input_row_offsets, ((size_t)batch->capacity + 1) * sizeof(uint32_t));
+    memcpy(tensors->cache_lengths, batch->cache_lengths, batch->capacity * sizeof(uint32_t));
+    memcpy(tensors->slot_idx, batch->slot_idx, batch->capacity * sizeof(uint32_t));
+}
+
+static void expect(ExpectedRing *expected, const Batch *batch)
+{
+    for (uint32_t r = 0; r < batch->capacity; r++) {
+        const uint32_t tokens = batch->input_row_offsets[r + 1] - batch->input_row_offsets[r];
+        if (tokens != 0) {
+            expected_ring_seed(expected, batch->request[r], batch->slot_idx[r], batch->cache_lengths[r], tokens);
+        }
+    }
+}
+
+static void report_mismatch(const Replay *replay, const RingMismatch *mismatch)
+{
+    const int digits = (int)kpoolTypeSize(replay->options.geometry.type) * 2;
+    char owner[64] = "written by no request";
+    if (mismatch->place.request != NO_REQUEST) {
+        snprintf(owner, sizeof owner, "request %u position %u", (unsigned)mismatch->place.request,
+                 (unsigned)mismatch->place.position);
+    }
+    fprintf(stderr,
+            "mismatch in step %llu: %s, slot %u, plane %u (%s), member %u, channel %u: expected %0*x, actual %0*x\n",
+            (unsigned long long)replay->steps, owner, (unsigned)mismatch->slot, (unsigned)mismatch->plane,
+            mismatch->plane == PLANE_KEY ? "key" : "gate", (unsigned)mismatch->member, (unsigned)mismatch->channel,
+            digits, (unsigned)mismatch->expected, digits, (unsigned)mismatch->actual);
+}
+
+/* Compares what the step left behind, and puts the ring right so that one fault counts once. */
+static void check(Replay *replay)
+{
+    RingMismatch first;
+    void *tail = replay->device.tensors.tail;
+    const uint64_t mismatches = expected_ring_compare(&replay->expected, tail, &first);
+    if (mismatches != 0) {
+        if (replay->mismatches == 0) {
+            progress_clear(&replay->progress);
+            report_mismatch(replay, &first);
+        }
+        replay->mismatches += mismatches;
+        memcpy(tail, replay->expected.tail, replay->expected.size);
+    }
+    uint32_t status[KPOOL_STATUS_COUNT];
+    memcpy(status, replay->device.tensors.status, sizeof status);
+    uint64_t drops = 0;
+    for (uint32_t cause = 0; cause < KPOOL_STATUS_COUNT; cause++) {
+        if (status[cause] != 0 && replay->drops == 0) {
+            progress_clear(&replay->progress);
+            fprintf(stderr, "drop in step %llu: status[%u] is %u, and must be 0\n", (unsigned long long)replay->steps,
+                    (unsigned)cause, (unsigned)status[cause]);
+        }
+        drops += status[cause];
+    }
+    replay->drops = drops;
+}
+
+static bool run_steps(Replay *replay)
+{
+    const Batch *batch = &replay->batcher.batch;
+    progress_start(&replay->progress, trace_tokens(&replay->trace));
+    bool running = true;
+    while (running && stop_signal == 0 && batcher_next(&replay->batcher)) {
+        fill_rows(replay, batch);
+        fill_indices(replay, batch);
+        const double submitted = progress_clock();
+        running = replay_device_step(&replay->device);
+        replay->device_seconds += progress_clock() - submitted;
+        if (running) {
+            expect(&replay->expected, batch);
+            check(replay);
+            replay->steps++;
+            replay->tokens += batch->rows;
+            progress_update(&replay->progress, replay->steps, replay->tokens);
+        }
+    }
+    progress_clear(&replay->progress);
+    return running;
+}
+
+/* ------------------------------------------------------------------------------ summary ------- */
+
+static bool is_right(const Replay *replay)
+{
+    return replay->mismatches == 0 && replay->drops == 0;
+}
+
+static double tokens_per_second(const Replay *replay)
+{
+    return replay->wall_seconds > 0 ? (double)replay->tokens / replay->wall_seconds : 0;
+}
+
+static void print_text(const Replay *replay)
+{
+    printf("%s%s on %s\n", is_right(replay) ? "right" : "WRONG", stop_signal != 0 ? ", interrupted" : "",
+           replay->gpu.properties.deviceName);
+    printf("requests      %u of %u\n", (unsigned)replay->batcher.finished, (unsigned)replay->trace.count);
+    printf("steps         %llu\n", (unsigned long long)replay->steps);
+    printf("tokens        %llu\n", (unsigned long long)replay->tokens);
+    printf("rows written  %llu\n", (unsigned long long)replay->expected.rows_written);
+    printf("drops         %llu\n", (unsigned long long)replay->drops);
+    printf("mismatches    %llu\n", (unsigned long long)replay->mismatches);
+    printf("device time   %.2f s\n", replay->device_seconds);
+    printf("wall time     %.2f s, %.0f tokens/s\n", replay->wall_seconds, tokens_per_second(replay));
+}
+
+static void print_json(const Replay *replay)
+{
+    json_t *summary = json_pack(
+        "{s:b, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "right", is_right(replay), "interrupted",
+        stop_signal != 0, "device", replay->gpu.properties.deviceName, "requests", (json_int_t)replay->trace.count,
+        "requests_finished", (json_int_t)replay->batcher.finished, "steps", (json_int_t)replay->steps, "tokens",
+        (json_int_t)replay->tokens, "rows_written", (json_int_t)replay->expected.rows_written, "drops",
+        (json_int_t)replay->drops, "mismatches", (json_int_t)replay->mismatches, "device_seconds",
+        replay->device_seconds, "wall_seconds", replay->wall_seconds, "tokens_per_second", tokens_per_second(replay));
+    json_dumpf(summary, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    putchar('\n');
+    json_decref(summary);
+}
+
+/* ------------------------------------------------------------------------------ command ------- */
+
+static int refuse(int code, const char *message)
+{
+    fprintf(stderr, "kpool replay: %s\n", message);
+    return code;
+}
+
+static int read_trace(Replay *replay)
+{
+    const char *path = replay->options.path;
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        fprintf(stderr, "%s: %s\n", path, strerror(errno));
+        return EXIT_BAD_INPUT;
+    }
+    TraceError error;
+    const bool read = trace_read(file, &replay->trace, &error);
+    fclose(file);
+    if (!read && error.line != 0) {
+        fprintf(stderr, "%s:%zu: %s\n", path, error.line, error.complaint.text);
+    } else if (!read) {
+        fprintf(stderr, "%s: %s\n", path, error.complaint.text);
+    }
+    trace_truncate(&replay->trace, replay->options.requests);
+    return read ? EXIT_RIGHT : EXIT_BAD_INPUT;
+}
+
+/* The arguments may be beyond what the library or the device takes: then they are at fault, not the device. */
+static int open_device(Replay *replay)
+{
+    const Options *options = &replay->options;
+    const GpuOptions gpu_options = {.device = options->device};
+    if (!gpu_open(&replay->gpu, &gpu_options)) {
+        return refuse(EXIT_NO_DEVICE, replay->gpu.error);
+    }
+    const KpoolCall call = {
+        .max_slots = options->slots,
+        .requests = batcher_capacity(options->slots),
+        .rows = options->batch_tokens,
+    };
+    KpoolDiagnostic diagnostic;
+    switch (replay_device_create(&replay->device, &replay->gpu, &options->geometry, &call, &diagnostic)) {
+    case KPOOL_SUCCESS:
+        return EXIT_RIGHT;
+    case KPOOL_ERROR_INVALID_ARGUMENT:
+    case KPOOL_ERROR_LIMIT:
+        return refuse(EXIT_BAD_INPUT, diagnostic.message);
+    default:
+        return refuse(EXIT_NO_DEVICE, diagnostic.message);
+    }
+}
+
+static int run(Replay *replay)
+{
+    const Options *options = &replay->options;
+    replay->start = progress_clock();
+    int code = read_trace(replay);
+    if (code == EXIT_RIGHT) {
+        code = open_device(replay);
+    }
+    if (code != EXIT_RIGHT) {
+        return code;
+    }
+    if (!batcher_create(&replay->batcher, &replay->trace, options->slots, options->batch_tokens, options->seed) ||
+        !expected_ring_create(&replay->expected, &options->geometry, options->slots)) {
+        return refuse(EXIT_BAD_INPUT, "out of memory for that many slots");
+    }
+    const ReplayTensors *tensors = &replay->device.tensors;
+    memcpy(tensors->tail, replay->expected.tail, replay->expected.size);
+    memset(tensors->k, 0xff, (size_t)replay->device.bindings.k.size);
+    memset(tensors->gate, 0xff, (size_t)replay->device.bindings.gate.size);
+
+    catch_signals();
+    if (!run_steps(replay)) {
+        return refuse(EXIT_NO_DEVICE, replay->gpu.error);
+    }
+    replay->wall_seconds = progress_clock() - replay->start;
+    if (options->json) {
+        print_json(replay);
+    } else {
+        print_text(replay);
+    }
+    if (!is_right(replay)) {
+        return EXIT_MISMATCH;
+    }
+    return stop_signal != 0 ? 128 + (int)stop_signal : EXIT_RIGHT;
+}
+
+int command_replay(int argc, char **argv)
+{
+    static const struct argp argp = {option_list, parse_option, "TRACE.csv", documentation, NULL, NULL, NULL};
+    Replay replay = {
+        .options =
+            {
+                .requests = UINT32_MAX,
+                .slots = 256,
+                .batch_tokens = 2048,
+                .geometry = {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_BF16},
+                .seed = 1,
+            },
+    };
+    if (argp_parse(&argp, argc, argv, 0, NULL, &replay.options) != 0) {
+        return EXIT_BAD_INPUT;
+    }
+    const int code = run(&replay);
+    replay_device_destroy(&replay.device);
+    gpu_close(&replay.gpu);
+    expected_ring_destroy(&replay.expected);
+    batcher_destroy(&replay.batcher);
+    trace_destroy(&replay.trace);
+    return code;
+}

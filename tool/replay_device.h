@@ -1,0 +1,37 @@
+/* The device's side of a replay: the tensors in mapped buffers, and one command buffer that is recorded once and
+ * submitted every step. */
+#ifndef KPOOL_TOOL_REPLAY_DEVICE_H
+#define KPOOL_TOOL_REPLAY_DEVICE_H
+
+#include "../shaders/interface.h"
+#include "gpu.h"
+
+/* The tensors as the host sees them, mapped; dense and without bases. */
+typedef struct ReplayTensors {
+#define REPLAY_TENSOR(name, group) void *name;
+    KPOOL_TENSORS(REPLAY_TENSOR)
+#undef REPLAY_TENSOR
+} ReplayTensors;
+
+typedef struct ReplayDevice {
+    Gpu *gpu;
+    ReplayTensors tensors;
+    GpuBuffer buffers[KPOOL_GROUP_COUNT]; /* one a group, which serves both binding layouts */
+    KpoolBindings bindings;
+    KpoolKernel seed_tail;
+    VkDescriptorPool pool;
+    VkDescriptorSet set;
+    VkCommandBuffer commandBuffer;
+} ReplayDevice;
+
+/* Makes everything and records the step. call is dense: strides and bases 0. The tensors' contents are undefined, but
+ * status is 0. On failure nothing is left behind, and diagnostic says why: VULKAN where it was Vulkan. gpu outlives it. */
+KpoolResult replay_device_create(ReplayDevice *device, Gpu *gpu, const KpoolGeometry *geometry, const KpoolCall *call,
+                                 KpoolDiagnostic *diagnostic);
+void replay_device_destroy(ReplayDevice *device);
+
+/* Submits the step and waits: what the host wrote is seen by the device, and what the device wrote by the host.
+ * false: gpu->error says why. */
+bool replay_device_step(ReplayDevice *device);
+
+#endif
