@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# `kpool replay` from outside: what it prints and returns when it is right, refuses, or is interrupted.
+#   test_replay.sh KPOOL MAKE_TRACE
+set -uo pipefail
+
+kpool=$1
+make_trace=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+fail() { failures=$((failures + 1)); echo "FAILED: $1"; }
+
+# expect CODE PATTERN ARGUMENT...: runs replay; stdout and stderr together must match the pattern.
+expect() {
+    local code=$1 pattern=$2
+    shift 2
+    "$kpool" replay "$@" >"$scratch/out" 2>&1
+    local got=$?
+    if [[ $got -ne $code ]] || ! grep -Eq -- "$pattern" "$scratch/out"; then
+        fail "replay $*: exit $got, not $code, or not '$pattern':"
+        cat "$scratch/out"
+    fi
+    if grep -q '^validation:' "$scratch/out"; then
+        fail "replay $*: validation messages"
+        cat "$scratch/out"
+    fi
+}
+
+# value NAME: of the JSON object that the last run printed.
+value() { sed -nE "s/^ *\"$1\": (.*[^,]),?\$/\1/p" "$scratch/out"; }
+
+expect_value() {
+    [[ $(value "$1") == "$2" ]] || fail "$1 is $(value "$1"), not $2"
+}
+
+trace=$scratch/trace.csv
+"$make_trace" 300 >"$trace"
+tokens=$(awk -F, 'NR > 1 { sum += $2 + $3 } END { print sum }' "$trace")
+
+expect 0 '^right on ' "$trace" --slots 64
+grep -q '^requests      300 of 300$' "$scratch/out" || fail 'the summary does not say 300 of 300'
+
+for type in f32 f16 bf16; do
+    expect 0 '"right": true' "$trace" --slots 32 --dtype "$type" --requests 100 --json --seed 7
+done
+expect 0 '"right": true' "$trace" --json
+expect_value requests_finished 300
+expect_value tokens "$tokens"
+expect_value drops 0
+expect_value mismatches 0
+expect_value interrupted false
+[[ $(value rows_written) -gt 0 ]] || fail 'no row was written'
+
+# Fewer tokens a step than requests that run, rows that are no multiple of 16 bytes, an odd pool, one slot.
+expect 0 '"right": true' "$trace" --json --requests 40 --slots 24 --batch-tokens 7 --head-dim 6 --kpool 3
+expect 0 '"right": true' "$trace" --json --requests 5 --slots 1 --batch-tokens 100
+# A pool of one token leaves nothing to wait for.
+expect 0 '"right": true' "$trace" --json --requests 20 --kpool 1
+expect_value rows_written 0
+
+printf 'TIMESTAMP,ContextTokens,GeneratedTokens\na,0,0\nb,0,5\nc,5,0\n' >"$scratch/small.csv"
+expect 0 '"right": true' "$scratch/small.csv" --json
+expect_value tokens 10
+expect_value requests_finished 3
+
+printf 'TIMESTAMP,ContextTokens,GeneratedTokens\na,1,2\nb,1,-2\n' >"$scratch/bad.csv"
+expect 2 "^$scratch/bad.csv:3: GeneratedTokens is -2, below 0\$" "$scratch/bad.csv"
+[[ $(wc -l <"$scratch/out") -eq 1 ]] || fail 'a malformed trace needs more than a line'
+expect 2 "^$scratch/none.csv: No such file" "$scratch/none.csv"
+expect 2 "^$scratch: Is a directory" "$scratch"
+expect 2 'TRACE.csv: is missing'
+expect 2 "TRACE.csv: '$trace' is one too many" "$trace" "$trace"
+expect 2 "^kpool replay: --slots: is 0, must be from 1 " "$trace" --slots 0
+expect 2 "^kpool replay: --slots: is '-1', must be a whole number" "$trace" --slots=-1
+expect 2 '^kpool replay: --slots: is 99999999999999999999, must be from' "$trace" --slots 99999999999999999999
+expect 2 "^kpool replay: --batch-tokens: is 'x'" "$trace" --batch-tokens x
+expect 2 "^kpool replay: --dtype: is 'f64', must be f32, f16 or bf16" "$trace" --dtype f64
+expect 2 '^kpool replay: .*head_dim' "$trace" --dtype bf16 --head-dim 3
+expect 2 '^kpool replay: .*tail' "$trace" --slots 1048576 --head-dim 1024 --kpool 128
+expect 3 "^kpool replay: no Vulkan device matches 'nobody'" "$trace" --device nobody
+expect 0 '130 or 143' --help
+
+# A request that would take hours is ended by a signal after the step that is running.
+printf 'TIMESTAMP,ContextTokens,GeneratedTokens\na,1,4000000000\n' >"$scratch/long.csv"
+for signal in INT TERM; do
+    "$kpool" replay "$scratch/long.csv" >"$scratch/out" 2>&1 &
+    sleep 2
+    kill -s "$signal" $!
+    wait $!
+    code=$?
+    [[ $code -eq $([[ $signal == INT ]] && echo 130 || echo 143) ]] || fail "SIG$signal: exit $code"
+    grep -q '^right, interrupted on ' "$scratch/out" || { fail "SIG$signal: no summary"; cat "$scratch/out"; }
+done
+
+echo "$failures failures"
+[[ $failures -eq 0 ]]
