@@ -93,7 +93,7 @@ static KpoolResult resolve_info(KpoolContext context, const KpoolKernelCreateInf
                          kpoolOperationName(info->operation));
     }
     if (info->lanesPerItem > MOST_INVOCATIONS / info->itemsPerGroup || info->itemsPerGroup > MOST_INVOCATIONS) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "createInfo.itemsPerGroup",
+        return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "createInfo.lanesPerItem",
                          "createInfo.lanesPerItem is %u and itemsPerGroup %u, together at most %u invocations",
                          info->lanesPerItem, info->itemsPerGroup, MOST_INVOCATIONS);
     }
