@@ -49,8 +49,9 @@ static KpoolResult count_groups(KpoolKernel kernel, const KpoolCall *call, uint3
         const uint64_t judging = divide_up(call->requests, info->lanesPerItem * info->itemsPerGroup);
         total = total > judging ? total : judging;
     }
-    const uint64_t x = total < most[0] ? total : most[0];
-    const uint64_t y = total != 0 ? divide_up(total, x) : 0;
+    /* As few rows as there can be, then all as short as they can be: fewer than y workgroups find nothing to do. */
+    const uint64_t y = divide_up(total, most[0]);
+    const uint64_t x = y != 0 ? divide_up(total, y) : 0;
     if (y > most[1]) {
         return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, name,
                          "%s needs %llu workgroups, over %u x %u, the device's maxComputeWorkGroupCount", name,
