@@ -8,8 +8,9 @@ typedef struct Dimension {
     VkDeviceSize stride;
 } Dimension;
 
-/* The element count of a tensor whose places are base + sum of index * stride, 0 where an extent is 0.
- * dimensions, inner first, are reordered; an inner one goes first among equals, so the outer one is named. The rule: by ascending stride, each exceeds what the smaller ones reach. */
+/* The element count of a tensor whose places are base + sum of index * stride, 0 where an extent is 0. The rule: by
+ * ascending stride, each exceeds what the smaller ones reach. dimensions, inner first, are reordered; an inner one goes
+ * first among equals, so the outer one is named. */
 static KpoolResult measure(const char *base_name, VkDeviceSize base, Dimension *dimensions, uint32_t count,
                            VkDeviceSize *elements, KpoolDiagnostic *diagnostic)
 {
@@ -42,9 +43,9 @@ static KpoolResult measure(const char *base_name, VkDeviceSize base, Dimension *
         /* Divided, not multiplied: the product of an extent and a stride may exceed 64 bits. */
         if (dimension->stride > (KPOOL_MAX_ELEMENTS - 1 - base - reach) / (dimension->extent - 1)) {
             return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, dimension->stride_name,
-                             "%s is %llu over %llu places, every element offset must stay below 2^31",
-                             dimension->stride_name, (unsigned long long)dimension->stride,
-                             (unsigned long long)dimension->extent);
+                             "%s: %llu places %llu apart begin at %llu, every element offset must stay below 2^31",
+                             dimension->stride_name, (unsigned long long)dimension->extent,
+                             (unsigned long long)dimension->stride, (unsigned long long)(base + reach));
         }
         reach += (dimension->extent - 1) * dimension->stride;
     }
@@ -101,15 +102,22 @@ static KpoolResult resolve_tensor(const Resolver *resolver, uint32_t tensor, uin
     return result;
 }
 
+/* The stride of what holds `extent` of an inner dimension. An inner stride beyond the limit stays as it is, so that
+ * measure() refuses it rather than what a product has wrapped to. */
+static VkDeviceSize dense_stride(uint32_t extent, VkDeviceSize inner)
+{
+    return inner < KPOOL_MAX_ELEMENTS ? extent * inner : inner;
+}
+
 static KpoolResult resolve_tail(const Resolver *resolver)
 {
     const KpoolGeometry *geometry = &resolver->info->geometry;
     const KpoolCall *call = resolver->call;
     KpoolPushConstants *push = &resolver->shape->push;
     const VkDeviceSize row = call->tail_row_stride != 0 ? call->tail_row_stride : geometry->head_dim;
-    /* A row stride beyond the limit is refused by measure() whatever the product has become. */
-    const VkDeviceSize plane = call->tail_plane_stride != 0 ? call->tail_plane_stride : geometry->ring * row;
-    const VkDeviceSize slot = call->tail_slot_stride != 0 ? call->tail_slot_stride : 2 * plane;
+    const VkDeviceSize plane =
+        call->tail_plane_stride != 0 ? call->tail_plane_stride : dense_stride(geometry->ring, row);
+    const VkDeviceSize slot = call->tail_slot_stride != 0 ? call->tail_slot_stride : dense_stride(2, plane);
     Dimension dimensions[4] = {
         {"head_dim", geometry->head_dim, 1},
         {"tail_row_stride", geometry->ring, row},
