@@ -1,0 +1,793 @@
+/* Contexts and kernels on a fake device: what is created, that it goes in reverse order, and that every failure of
+ * every call and of every allocation leaves nothing behind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../shaders/interface.h"
+#include "counting_allocator.h"
+#include "fake_vulkan.h"
+#include "kpool/kpool.h"
+
+#define ALL_FLAGS (KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT | KPOOL_CONTEXT_DEBUG_NAMES_BIT)
+
+static const KpoolBindingLayout layouts[2] = {KPOOL_BINDING_LAYOUT_WIDE, KPOOL_BINDING_LAYOUT_FLOOR};
+
+typedef struct Specialization {
+#define SPECIALIZATION_FIELD(id, name) uint32_t name;
+    KPOOL_SPECIALIZATION(SPECIALIZATION_FIELD)
+#undef SPECIALIZATION_FIELD
+} Specialization;
+
+static KpoolContextCreateInfo context_info(KpoolBindingLayout layout, uint32_t flags,
+                                           const VkAllocationCallbacks *callbacks)
+{
+    return (KpoolContextCreateInfo){
+        .flags = flags,
+        .apiVersion = VK_API_VERSION_1_1,
+        .instance = fake_instance(),
+        .physicalDevice = fake_physical_device(),
+        .device = fake_device(),
+        .pfnGetInstanceProcAddr = fake_get_instance_proc_addr,
+        .pAllocator = callbacks,
+        .bindingLayout = layout,
+    };
+}
+
+static KpoolKernelCreateInfo kernel_info(void)
+{
+    return (KpoolKernelCreateInfo){
+        .operation = KPOOL_OPERATION_SEED_TAIL,
+        .geometry = {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_BF16, .ring = 9, .rollback = 3},
+    };
+}
+
+/* The sentence that a failure owes: of the right length, and naming the argument. */
+static void assert_said(const KpoolDiagnostic *diagnostic, KpoolResult result, const char *argument)
+{
+    assert_int_equal(diagnostic->result, result);
+    assert_non_null(diagnostic->argument);
+    assert_string_equal(diagnostic->argument, argument);
+    assert_non_null(strstr(diagnostic->message, argument));
+    assert_in_range(strlen(diagnostic->message), strlen(argument) + 5, sizeof diagnostic->message - 2);
+}
+
+static void assert_no_misuse(const FakeVulkan *fake)
+{
+    if (fake->misuse != NULL) {
+        fail_msg("misuse of Vulkan: %s", fake->misuse);
+    }
+}
+
+/* Creates a context and a kernel of it, and destroys what was made. */
+static KpoolResult create_both(const KpoolContextCreateInfo *info, KpoolDiagnostic *diagnostic)
+{
+    KpoolContext context = (KpoolContext)(uintptr_t)1;
+    KpoolKernel kernel = (KpoolKernel)(uintptr_t)1;
+    KpoolResult result = kpoolCreateContext(info, &context, diagnostic);
+    if (result != KPOOL_SUCCESS) {
+        assert_null(context);
+        return result;
+    }
+    const KpoolKernelCreateInfo kernelInfo = kernel_info();
+    result = kpoolCreateKernel(context, &kernelInfo, &kernel, diagnostic);
+    if (result != KPOOL_SUCCESS) {
+        assert_null(kernel);
+    } else {
+        kpoolDestroyKernel(kernel);
+    }
+    kpoolDestroyContext(context);
+    return result;
+}
+
+/* ---------------------------------------------------------------------------------- what is made */
+
+static void test_creates_and_destroys_in_reverse_order(void **state)
+{
+    (void)state;
+    for (uint32_t l = 0; l < 2; l++) {
+        FakeVulkan fake;
+        CountingAllocator allocator;
+        fake_vulkan_init(&fake);
+        counting_allocator_init(&allocator);
+        const KpoolContextCreateInfo info = context_info(layouts[l], 0, &allocator.callbacks);
+        KpoolContext context;
+        assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+        assert_int_equal(kpoolGetBindingLayout(context), layouts[l]);
+
+        uint64_t made[FAKE_MOST_CALLS];
+        uint32_t count = fake.call_count;
+        assert_in_range(count, 2, FAKE_MOST_CALLS - 1);
+        for (uint32_t i = 0; i < count; i++) {
+            const FakeCall *call = &fake.calls[i];
+            assert_int_equal(call->function,
+                             i % 2 == 0 ? FAKE_vkCreateDescriptorSetLayout : FAKE_vkCreatePipelineLayout);
+            if (call->function == FAKE_vkCreatePipelineLayout) {
+                assert_int_equal((uint64_t)call->setLayout, fake.calls[i - 1].handle);
+                assert_int_equal(call->push_size % 4, 0);
+                assert_in_range(call->push_size, 4, 128);
+            } else {
+                assert_int_equal(call->flags, 0);
+            }
+            made[i] = call->handle;
+        }
+        if (layouts[l] == KPOOL_BINDING_LAYOUT_FLOOR) {
+            assert_int_equal(count, 2);
+            assert_int_equal(fake.calls[0].bindings, 0xf);
+        } else {
+            assert_int_equal(fake.calls[0].bindings, 0x7f);
+        }
+        assert_int_equal((uint64_t)kpoolGetDescriptorSetLayout(context, KPOOL_OPERATION_SEED_TAIL), made[0]);
+        assert_int_equal(kpoolGetDescriptorCount(context, KPOOL_OPERATION_SEED_TAIL),
+                         layouts[l] == KPOOL_BINDING_LAYOUT_FLOOR ? 4 : 7);
+        assert_true(kpoolGetDescriptorSetLayout(context, KPOOL_OPERATION_NONE) == VK_NULL_HANDLE);
+        assert_true(kpoolGetDescriptorSetLayout(context, (KpoolOperation)1000) == VK_NULL_HANDLE);
+        assert_int_equal(kpoolGetDescriptorCount(context, KPOOL_OPERATION_NONE), 0);
+        assert_int_equal(kpoolGetDescriptorCount(context, (KpoolOperation)1000), 0);
+
+        fake.call_count = 0;
+        kpoolDestroyContext(context);
+        assert_int_equal(fake.call_count, count);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_int_equal(fake.calls[i].handle, made[count - 1 - i]);
+        }
+        assert_int_equal(fake.object_count, 0);
+        assert_int_equal(allocator.live, 0);
+        assert_no_misuse(&fake);
+    }
+    kpoolDestroyContext(NULL);
+    kpoolDestroyKernel(NULL);
+}
+
+static void test_push_descriptor_layouts(void **state)
+{
+    (void)state;
+    FakeVulkan fake;
+    fake_vulkan_init(&fake);
+    const KpoolContextCreateInfo info =
+        context_info(KPOOL_BINDING_LAYOUT_DEFAULT, KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT, NULL);
+    KpoolContext context;
+    assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+    assert_int_equal(fake.calls[0].function, FAKE_vkCreateDescriptorSetLayout);
+    assert_int_equal(fake.calls[0].flags, VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR);
+    kpoolDestroyContext(context);
+    assert_no_misuse(&fake);
+}
+
+/* A SPIR-V module declares no more than it may: the Shader capability alone, and the bindings, specialization
+ * constants that the host provides. */
+static void check_module(const FakeCall *module, uint32_t bindings, uint32_t specializations, bool all_bindings)
+{
+    enum { OP_CAPABILITY = 17, OP_EXTENSION = 10, OP_DECORATE = 71, DECORATION_SPEC_ID = 1, DECORATION_BINDING = 33,
+           DECORATION_DESCRIPTOR_SET = 34, CAPABILITY_SHADER = 1 };
+    const size_t count = module->code_size / 4;
+    assert_int_equal(module->code_size % 4, 0);
+    assert_int_equal(module->code[0], 0x07230203);
+    uint32_t declared = 0;
+    for (size_t i = 5; i < count; i += module->code[i] >> 16) {
+        const uint32_t *words = &module->code[i];
+        const uint32_t op = words[0] & 0xffff;
+        assert_in_range(words[0] >> 16, 1, count - i);
+        assert_int_not_equal(op, OP_EXTENSION);
+        if (op == OP_CAPABILITY) {
+            assert_int_equal(words[1], CAPABILITY_SHADER);
+        } else if (op == OP_DECORATE && words[2] == DECORATION_DESCRIPTOR_SET) {
+            assert_int_equal(words[3], 0);
+        } else if (op == OP_DECORATE && words[2] == DECORATION_BINDING) {
+            assert_in_range(words[3], 0, 31);
+            declared |= 1u << words[3];
+        } else if (op == OP_DECORATE && words[2] == DECORATION_SPEC_ID) {
+            assert_in_range(words[3], 0, specializations - 1);
+        }
+    }
+    assert_int_equal(declared & ~bindings, 0);
+    if (all_bindings) {
+        assert_int_equal(declared, bindings);
+    }
+}
+
+static void test_pipeline(void **state)
+{
+    (void)state;
+    const uint32_t *codes[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        const KpoolBindingLayout layout = layouts[i % 2];
+        FakeVulkan fake;
+        fake_vulkan_init(&fake);
+        const KpoolContextCreateInfo info = context_info(layout, 0, NULL);
+        KpoolContext context;
+        assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+        const FakeCall setLayout = fake.calls[0];
+        const FakeCall pipelineLayout = fake.calls[1];
+        fake.call_count = 0;
+        KpoolKernelCreateInfo kernelInfo = kernel_info();
+        kernelInfo.alignment = i / 2 == 0 ? 4 : 16;
+        kernelInfo.lanesPerItem = 8;
+        kernelInfo.itemsPerGroup = 4;
+        kernelInfo.pipelineCache = (VkPipelineCache)(uintptr_t)0x77;
+        KpoolKernel kernel;
+        assert_int_equal(kpoolCreateKernel(context, &kernelInfo, &kernel, NULL), KPOOL_SUCCESS);
+
+        assert_int_equal(fake.call_count, 3);
+        const FakeCall *module = &fake.calls[0];
+        const FakeCall *pipeline = &fake.calls[1];
+        assert_int_equal(module->function, FAKE_vkCreateShaderModule);
+        check_module(module, setLayout.bindings, sizeof(Specialization) / 4, layout == KPOOL_BINDING_LAYOUT_WIDE);
+        codes[i] = module->code;
+        for (uint32_t j = 0; j < i; j++) {
+            assert_ptr_not_equal(codes[i], codes[j]);
+        }
+        assert_int_equal(pipeline->function, FAKE_vkCreateComputePipelines);
+        assert_int_equal(pipeline->module, module->handle);
+        assert_int_equal((uint64_t)pipeline->layout, pipelineLayout.handle);
+        assert_true(pipeline->cache == kernelInfo.pipelineCache);
+        assert_int_equal(pipeline->flags, 0);
+        const Specialization expected = {.local_size = 32,
+                                         .head_dim = 128,
+                                         .kpool = 4,
+                                         .ring = 9,
+                                         .rollback = 3,
+                                         .element_size = 2,
+                                         .lanes_per_item = 8,
+                                         .items_per_group = 4,
+                                         .type = KPOOL_TYPE_BF16};
+        assert_int_equal(pipeline->specialization_count, sizeof expected / 4);
+        assert_memory_equal(pipeline->specialization, &expected, sizeof expected);
+        assert_int_equal(fake.calls[2].function, FAKE_vkDestroyShaderModule);
+        assert_int_equal(fake.calls[2].handle, module->handle);
+
+        const KpoolKernelCreateInfo got = kpoolGetKernelInfo(kernel);
+        assert_int_equal(got.alignment, kernelInfo.alignment);
+        assert_int_equal(got.lanesPerItem, 8);
+        assert_int_equal(got.itemsPerGroup, 4);
+        assert_true(got.pipelineCache == VK_NULL_HANDLE);
+        kpoolDestroyKernel(kernel);
+        kpoolDestroyContext(context);
+        assert_int_equal(fake.object_count, 0);
+        assert_no_misuse(&fake);
+    }
+}
+
+/* ------------------------------------------------------------------------------- shape of a workgroup */
+
+static bool is_power_of_two(uint32_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
+static void test_default_workgroups(void **state)
+{
+    (void)state;
+    static const VkPhysicalDeviceType device_types[] = {VK_PHYSICAL_DEVICE_TYPE_CPU,
+                                                        VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU};
+    static const KpoolGeometry geometries[] = {
+        {.head_dim = 1, .kpool = 1, .type = KPOOL_TYPE_F32},
+        {.head_dim = 2, .kpool = 2, .type = KPOOL_TYPE_F16},
+        {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_BF16},
+        {.head_dim = 1024, .kpool = 128, .type = KPOOL_TYPE_F32, .ring = 4096, .rollback = 3968},
+    };
+    for (uint32_t d = 0; d < 2; d++) {
+        FakeVulkan fake;
+        fake_vulkan_init(&fake);
+        fake.properties.deviceType = device_types[d];
+        const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_DEFAULT, 0, NULL);
+        KpoolContext context;
+        assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+        for (uint32_t g = 0; g < sizeof geometries / sizeof geometries[0]; g++) {
+            /* Whatever one of the two the caller fixes, the other one's default fits it. */
+            for (uint32_t lanes = 0; lanes <= 128; lanes = lanes == 0 ? 1 : 2 * lanes) {
+                for (uint32_t requests = 0; requests <= 128; requests = requests == 0 ? 1 : 2 * requests) {
+                    if (lanes * requests > 128) {
+                        continue;
+                    }
+                    KpoolKernelCreateInfo kernelInfo = {.operation = KPOOL_OPERATION_SEED_TAIL,
+                                                        .geometry = geometries[g],
+                                                        .lanesPerItem = lanes,
+                                                        .itemsPerGroup = requests};
+                    KpoolKernel kernel;
+                    KpoolDiagnostic diagnostic = {0};
+                    if (kpoolCreateKernel(context, &kernelInfo, &kernel, &diagnostic) != KPOOL_SUCCESS) {
+                        fail_msg("lanesPerItem %u, itemsPerGroup %u: %s", lanes, requests, diagnostic.message);
+                    }
+                    const KpoolKernelCreateInfo got = kpoolGetKernelInfo(kernel);
+                    assert_int_equal(got.alignment, 4);
+                    assert_int_equal(got.geometry.ring, g == 3 ? 4096 : geometries[g].kpool);
+                    assert_true(is_power_of_two(got.lanesPerItem) && is_power_of_two(got.itemsPerGroup));
+                    assert_in_range(got.lanesPerItem * got.itemsPerGroup, 1, 128);
+                    assert_true(lanes == 0 || got.lanesPerItem == lanes);
+                    assert_true(requests == 0 || got.itemsPerGroup == requests);
+                    fake.call_count = 0;
+                    kpoolDestroyKernel(kernel);
+                }
+            }
+        }
+        kpoolDestroyContext(context);
+        assert_no_misuse(&fake);
+    }
+}
+
+/* ------------------------------------------------------------------------------------ wrong arguments */
+
+static void test_kernel_arguments(void **state)
+{
+    (void)state;
+    static const VkApplicationInfo other = {0};
+    const struct {
+        const char *argument;
+        KpoolResult result;
+        KpoolKernelCreateInfo change; /* fields that are not zero replace those of kernel_info() */
+        bool no_operation;
+    } cases[] = {
+        {"createInfo.pNext", KPOOL_ERROR_INVALID_ARGUMENT, {.pNext = &other}, false},
+        {"createInfo.operation", KPOOL_ERROR_INVALID_ARGUMENT, {0}, true},
+        {"createInfo.operation", KPOOL_ERROR_INVALID_ARGUMENT, {.operation = (KpoolOperation)1000}, false},
+        {"geometry.head_dim", KPOOL_ERROR_INVALID_ARGUMENT,
+         {.geometry = {.head_dim = 127, .kpool = 4, .type = KPOOL_TYPE_F16}}, false},
+        {"createInfo.alignment", KPOOL_ERROR_INVALID_ARGUMENT, {.alignment = 8}, false},
+        {"createInfo.alignment", KPOOL_ERROR_INVALID_ARGUMENT, {.alignment = 32}, false},
+        {"createInfo.alignment", KPOOL_ERROR_INVALID_ARGUMENT,
+         {.geometry = {.head_dim = 12, .kpool = 4, .type = KPOOL_TYPE_F16}, .alignment = 16}, false},
+        {"createInfo.lanesPerItem", KPOOL_ERROR_INVALID_ARGUMENT, {.lanesPerItem = 3}, false},
+        {"createInfo.lanesPerItem", KPOOL_ERROR_INVALID_ARGUMENT, {.lanesPerItem = UINT32_MAX}, false},
+        {"createInfo.itemsPerGroup", KPOOL_ERROR_INVALID_ARGUMENT, {.itemsPerGroup = 12}, false},
+        {"createInfo.lanesPerItem", KPOOL_ERROR_LIMIT, {.lanesPerItem = 256}, false},
+        {"createInfo.lanesPerItem", KPOOL_ERROR_LIMIT, {.itemsPerGroup = 256}, false},
+        {"createInfo.lanesPerItem", KPOOL_ERROR_LIMIT, {.lanesPerItem = 16, .itemsPerGroup = 16}, false},
+        {"createInfo.lanesPerItem", KPOOL_ERROR_LIMIT,
+         {.lanesPerItem = 1u << 31, .itemsPerGroup = 1u << 31}, false},
+    };
+    FakeVulkan fake;
+    CountingAllocator allocator;
+    fake_vulkan_init(&fake);
+    counting_allocator_init(&allocator);
+    const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_DEFAULT, 0, &allocator.callbacks);
+    KpoolContext context;
+    assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+    const uint32_t allocations = allocator.allocations;
+    fake.call_count = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const KpoolKernelCreateInfo *change = &cases[i].change;
+        KpoolKernelCreateInfo kernelInfo = kernel_info();
+        kernelInfo.pNext = change->pNext;
+        kernelInfo.alignment = change->alignment;
+        kernelInfo.lanesPerItem = change->lanesPerItem;
+        kernelInfo.itemsPerGroup = change->itemsPerGroup;
+        if (change->operation != KPOOL_OPERATION_NONE || cases[i].no_operation) {
+            kernelInfo.operation = change->operation;
+        }
+        if (change->geometry.kpool != 0) {
+            kernelInfo.geometry = change->geometry;
+        }
+        KpoolKernel kernel = (KpoolKernel)(uintptr_t)1;
+        KpoolDiagnostic diagnostic = {0};
+        assert_int_equal(kpoolCreateKernel(context, &kernelInfo, &kernel, &diagnostic), cases[i].result);
+        assert_null(kernel);
+        assert_said(&diagnostic, cases[i].result, cases[i].argument);
+        assert_int_equal(kpoolCreateKernel(context, &kernelInfo, &kernel, NULL), cases[i].result);
+    }
+    const KpoolKernelCreateInfo good = kernel_info();
+    KpoolKernel kernel = (KpoolKernel)(uintptr_t)1;
+    KpoolDiagnostic diagnostic = {0};
+    assert_int_equal(kpoolCreateKernel(NULL, &good, &kernel, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "context");
+    assert_null(kernel);
+    assert_int_equal(kpoolCreateKernel(context, NULL, &kernel, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo");
+    assert_int_equal(kpoolCreateKernel(context, &good, NULL, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "kernel");
+    assert_int_equal(fake.call_count, 0);
+    assert_int_equal(allocator.allocations, allocations);
+    kpoolDestroyContext(context);
+}
+
+static void test_context_arguments(void **state)
+{
+    (void)state;
+    FakeVulkan fake;
+    CountingAllocator allocator;
+    fake_vulkan_init(&fake);
+    counting_allocator_init(&allocator);
+    const KpoolContextCreateInfo good = context_info(KPOOL_BINDING_LAYOUT_DEFAULT, 0, &allocator.callbacks);
+    VkAllocationCallbacks holes[3] = {allocator.callbacks, allocator.callbacks, allocator.callbacks};
+    holes[0].pfnAllocation = NULL;
+    holes[1].pfnReallocation = NULL;
+    holes[2].pfnFree = NULL;
+    struct {
+        const char *argument;
+        KpoolResult result;
+        KpoolContextCreateInfo info;
+    } cases[] = {
+        {"createInfo.instance", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.physicalDevice", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.device", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.pfnGetInstanceProcAddr", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.pNext", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.flags", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.bindingLayout", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.pAllocator", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.pAllocator", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.pAllocator", KPOOL_ERROR_INVALID_ARGUMENT, good},
+        {"createInfo.apiVersion", KPOOL_ERROR_UNSUPPORTED_DEVICE, good},
+        {"createInfo.apiVersion", KPOOL_ERROR_UNSUPPORTED_DEVICE, good},
+        {"createInfo.apiVersion", KPOOL_ERROR_UNSUPPORTED_DEVICE, good},
+    };
+    cases[0].info.instance = VK_NULL_HANDLE;
+    cases[1].info.physicalDevice = VK_NULL_HANDLE;
+    cases[2].info.device = VK_NULL_HANDLE;
+    cases[3].info.pfnGetInstanceProcAddr = NULL;
+    cases[4].info.pNext = &good;
+    cases[5].info.flags = 0x80000000u;
+    cases[6].info.bindingLayout = (KpoolBindingLayout)3;
+    cases[7].info.pAllocator = &holes[0];
+    cases[8].info.pAllocator = &holes[1];
+    cases[9].info.pAllocator = &holes[2];
+    cases[10].info.apiVersion = 0;
+    cases[11].info.apiVersion = VK_API_VERSION_1_0;
+    cases[12].info.apiVersion = VK_MAKE_API_VERSION(0, 1, 0, 200);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        KpoolContext context = (KpoolContext)(uintptr_t)1;
+        KpoolDiagnostic diagnostic = {0};
+        assert_int_equal(kpoolCreateContext(&cases[i].info, &context, &diagnostic), cases[i].result);
+        assert_null(context);
+        assert_said(&diagnostic, cases[i].result, cases[i].argument);
+        assert_int_equal(kpoolCreateContext(&cases[i].info, &context, NULL), cases[i].result);
+    }
+    KpoolContext context = (KpoolContext)(uintptr_t)1;
+    KpoolDiagnostic diagnostic = {0};
+    assert_int_equal(kpoolCreateContext(NULL, &context, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo");
+    assert_null(context);
+    assert_int_equal(kpoolCreateContext(&good, NULL, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "context");
+    assert_int_equal(fake.call_count, 0);
+    assert_int_equal(allocator.allocations, 0);
+}
+
+static void test_device_below_1_1(void **state)
+{
+    (void)state;
+    FakeVulkan fake;
+    CountingAllocator allocator;
+    fake_vulkan_init(&fake);
+    counting_allocator_init(&allocator);
+    fake.properties.apiVersion = VK_MAKE_API_VERSION(0, 1, 0, 300);
+    const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_DEFAULT, 0, &allocator.callbacks);
+    KpoolContext context = (KpoolContext)(uintptr_t)1;
+    KpoolDiagnostic diagnostic = {0};
+    assert_int_equal(kpoolCreateContext(&info, &context, &diagnostic), KPOOL_ERROR_UNSUPPORTED_DEVICE);
+    assert_said(&diagnostic, KPOOL_ERROR_UNSUPPORTED_DEVICE, "createInfo.physicalDevice");
+    assert_non_null(strstr(diagnostic.message, "1.0"));
+    assert_null(context);
+    assert_int_equal(allocator.live, 0);
+    fake.properties.apiVersion = VK_API_VERSION_1_1;
+    assert_int_equal(kpoolCreateContext(&info, &context, &diagnostic), KPOOL_SUCCESS);
+    kpoolDestroyContext(context);
+}
+
+static void test_callbacks_are_copied(void **state)
+{
+    (void)state;
+    FakeVulkan fake;
+    CountingAllocator allocator;
+    fake_vulkan_init(&fake);
+    counting_allocator_init(&allocator);
+    VkAllocationCallbacks callbacks = allocator.callbacks;
+    KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_DEFAULT, 0, &callbacks);
+    KpoolContext context;
+    assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+    callbacks = (VkAllocationCallbacks){0};
+    info = (KpoolContextCreateInfo){0};
+    const KpoolKernelCreateInfo kernelInfo = kernel_info();
+    KpoolKernel kernel;
+    assert_int_equal(kpoolCreateKernel(context, &kernelInfo, &kernel, NULL), KPOOL_SUCCESS);
+    kpoolDestroyKernel(kernel);
+    kpoolDestroyContext(context);
+    assert_int_equal(allocator.live, 0);
+    assert_int_equal(fake.object_count, 0);
+    assert_no_misuse(&fake);
+}
+
+/* -------------------------------------------------------------------------------------------- limits */
+
+static KpoolBindingLayout default_layout(FakeVulkan *fake)
+{
+    const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_DEFAULT, 0, NULL);
+    KpoolContext context;
+    assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+    const KpoolBindingLayout layout = kpoolGetBindingLayout(context);
+    kpoolDestroyContext(context);
+    fake->call_count = 0;
+    return layout;
+}
+
+static void assert_floor_only(FakeVulkan *fake)
+{
+    assert_int_equal(default_layout(fake), KPOOL_BINDING_LAYOUT_FLOOR);
+    const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_WIDE, 0, NULL);
+    KpoolContext context = (KpoolContext)(uintptr_t)1;
+    KpoolDiagnostic diagnostic = {0};
+    assert_int_equal(kpoolCreateContext(&info, &context, &diagnostic), KPOOL_ERROR_UNSUPPORTED_DEVICE);
+    assert_said(&diagnostic, KPOOL_ERROR_UNSUPPORTED_DEVICE, "createInfo.bindingLayout");
+    assert_null(context);
+    assert_int_equal(fake->object_count, 0);
+}
+
+static void test_layout_by_limits(void **state)
+{
+    (void)state;
+    FakeVulkan fake;
+    fake_vulkan_init(&fake);
+    VkPhysicalDeviceLimits *limits = &fake.properties.limits;
+    assert_int_equal(default_layout(&fake), KPOOL_BINDING_LAYOUT_WIDE);
+
+    /* The most that one operation binds. */
+    const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_WIDE, 0, NULL);
+    KpoolContext context;
+    assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+    uint32_t most = 0;
+    for (uint32_t operation = 1; operation < 16; operation++) {
+        const uint32_t count = kpoolGetDescriptorCount(context, (KpoolOperation)operation);
+        most = count > most ? count : most;
+    }
+    kpoolDestroyContext(context);
+    assert_in_range(most, 7, 32);
+
+    uint32_t *const of_storage_buffers[] = {&limits->maxPerStageDescriptorStorageBuffers,
+                                            &limits->maxDescriptorSetStorageBuffers, &limits->maxPerStageResources};
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint32_t plenty = *of_storage_buffers[i];
+        *of_storage_buffers[i] = most;
+        assert_int_equal(default_layout(&fake), KPOOL_BINDING_LAYOUT_WIDE);
+        *of_storage_buffers[i] = most - 1;
+        assert_floor_only(&fake);
+        *of_storage_buffers[i] = plenty;
+    }
+    fake_vulkan_least_limits(limits);
+    assert_floor_only(&fake);
+    assert_no_misuse(&fake);
+}
+
+/* ---------------------------------------------------------------------------------- missing functions */
+
+static bool is_needed(const char *name, uint32_t flags)
+{
+    if (strcmp(name, "vkCmdPushDescriptorSetKHR") == 0) {
+        return (flags & KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT) != 0;
+    }
+    if (strcmp(name, "vkSetDebugUtilsObjectNameEXT") == 0) {
+        return (flags & KPOOL_CONTEXT_DEBUG_NAMES_BIT) != 0;
+    }
+    return strcmp(name, "vkCmdPipelineBarrier") != 0;
+}
+
+static void test_missing_functions(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < FAKE_FUNCTION_COUNT; i++) {
+        for (uint32_t flags = 0; flags <= ALL_FLAGS; flags++) {
+            const char *name = fake_function_names[i];
+            FakeVulkan fake;
+            CountingAllocator allocator;
+            fake_vulkan_init(&fake);
+            counting_allocator_init(&allocator);
+            fake.missing = name;
+            const KpoolContextCreateInfo info =
+                context_info(KPOOL_BINDING_LAYOUT_DEFAULT, flags, &allocator.callbacks);
+            KpoolDiagnostic diagnostic = {0};
+            const KpoolResult result = create_both(&info, &diagnostic);
+            if (is_needed(name, flags)) {
+                assert_int_equal(result, KPOOL_ERROR_UNSUPPORTED_DEVICE);
+                assert_said(&diagnostic, KPOOL_ERROR_UNSUPPORTED_DEVICE, "createInfo.pfnGetInstanceProcAddr");
+                assert_non_null(strstr(diagnostic.message, name));
+                assert_int_equal(fake.call_count, 0);
+                fake.missing = NULL;
+                assert_int_equal(create_both(&info, &diagnostic), KPOOL_SUCCESS);
+            } else if (strcmp(name, "vkCmdPipelineBarrier") != 0) {
+                /* That one may become needed by an operation that records a barrier. */
+                assert_int_equal(result, KPOOL_SUCCESS);
+            }
+            assert_int_equal(fake.object_count, 0);
+            assert_int_equal(allocator.live, 0);
+            assert_no_misuse(&fake);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------- injected failures */
+
+static void test_every_vulkan_failure(void **state)
+{
+    (void)state;
+    static const VkResult codes[] = {VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_OUT_OF_DEVICE_MEMORY,
+                                     VK_ERROR_INVALID_SHADER_NV, VK_ERROR_UNKNOWN};
+    uint32_t injected = 0;
+    for (uint32_t variant = 0; variant < 16; variant++) {
+        const KpoolBindingLayout layout = layouts[variant % 2];
+        const uint32_t flags = variant / 2 % 4;
+        for (uint32_t c = 0; c < sizeof codes / sizeof codes[0]; c++) {
+            for (uint32_t n = 1;; n++) {
+                FakeVulkan fake;
+                CountingAllocator allocator;
+                fake_vulkan_init(&fake);
+                counting_allocator_init(&allocator);
+                fake.fail_at = n;
+                fake.fail_result = codes[c];
+                const KpoolContextCreateInfo info =
+                    context_info(layout, flags, variant < 8 ? &allocator.callbacks : NULL);
+                KpoolDiagnostic diagnostic = {0};
+                heap_watch(0);
+                const KpoolResult result = create_both(&info, &diagnostic);
+                const HeapCounts heap = heap_unwatch();
+                assert_int_equal(heap.live, 0);
+                assert_int_equal(allocator.live, 0);
+                assert_int_equal(fake.object_count, 0);
+                assert_no_misuse(&fake);
+                if (fake.failed == FAKE_FUNCTION_COUNT) {
+                    assert_int_equal(result, KPOOL_SUCCESS);
+                    break;
+                }
+                injected++;
+                if (fake.failed == FAKE_vkSetDebugUtilsObjectNameEXT) {
+                    /* A name that could not be set is no reason to fail. */
+                    assert_int_equal(result, KPOOL_SUCCESS);
+                    continue;
+                }
+                const KpoolResult expected = codes[c] == VK_ERROR_OUT_OF_HOST_MEMORY ? KPOOL_ERROR_OUT_OF_HOST_MEMORY
+                                                                                     : KPOOL_ERROR_VULKAN;
+                assert_int_equal(result, expected);
+                assert_said(&diagnostic, expected, fake_function_names[fake.failed]);
+                assert_int_equal(diagnostic.vkResult, codes[c]);
+                /* The one failure is spent: what was asked for can be had now. */
+                assert_int_equal(create_both(&info, &diagnostic), KPOOL_SUCCESS);
+                assert_int_equal(fake.object_count, 0);
+                assert_int_equal(allocator.live, 0);
+            }
+        }
+    }
+    /* Four creations at least, in every variant, with every code. */
+    assert_in_range(injected, 16 * 4 * 4, UINT32_MAX);
+}
+
+static void test_every_allocation_failure(void **state)
+{
+    (void)state;
+    for (uint32_t l = 0; l < 2; l++) {
+        uint32_t n = 1;
+        for (;; n++) {
+            FakeVulkan fake;
+            CountingAllocator allocator;
+            fake_vulkan_init(&fake);
+            counting_allocator_init(&allocator);
+            allocator.fail_at = n;
+            const KpoolContextCreateInfo info = context_info(layouts[l], ALL_FLAGS, &allocator.callbacks);
+            KpoolDiagnostic diagnostic = {0};
+            heap_watch(0);
+            const KpoolResult result = create_both(&info, &diagnostic);
+            const HeapCounts heap = heap_unwatch();
+            /* With callbacks nothing is taken from anywhere else. */
+            assert_int_equal(heap.allocations, 0);
+            assert_int_equal(allocator.live, 0);
+            assert_int_equal(fake.object_count, 0);
+            assert_no_misuse(&fake);
+            if (allocator.allocations < n) {
+                assert_int_equal(result, KPOOL_SUCCESS);
+                break;
+            }
+            assert_int_equal(result, KPOOL_ERROR_OUT_OF_HOST_MEMORY);
+            assert_int_equal(diagnostic.result, KPOOL_ERROR_OUT_OF_HOST_MEMORY);
+            assert_in_range(strlen(diagnostic.message), 10, 254);
+            assert_int_equal(create_both(&info, &diagnostic), KPOOL_SUCCESS);
+            assert_int_equal(allocator.live, 0);
+        }
+        /* The context, two layouts, the kernel, its module and pipeline. */
+        assert_in_range(n, 7, 1000);
+    }
+}
+
+static void test_every_malloc_failure(void **state)
+{
+    (void)state;
+    uint32_t n = 1;
+    for (;; n++) {
+        FakeVulkan fake;
+        fake_vulkan_init(&fake);
+        const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_DEFAULT, ALL_FLAGS, NULL);
+        KpoolDiagnostic diagnostic = {0};
+        heap_watch(n);
+        const KpoolResult result = create_both(&info, &diagnostic);
+        const HeapCounts heap = heap_unwatch();
+        assert_int_equal(heap.live, 0);
+        assert_int_equal(fake.object_count, 0);
+        if (heap.allocations < n) {
+            assert_int_equal(result, KPOOL_SUCCESS);
+            break;
+        }
+        assert_int_equal(result, KPOOL_ERROR_OUT_OF_HOST_MEMORY);
+        assert_int_equal(diagnostic.result, KPOOL_ERROR_OUT_OF_HOST_MEMORY);
+        assert_int_equal(diagnostic.vkResult, VK_SUCCESS);
+        assert_int_equal(create_both(&info, &diagnostic), KPOOL_SUCCESS);
+    }
+    assert_in_range(n, 3, 1000);
+}
+
+/* --------------------------------------------------------------------------------------- debug names */
+
+static const FakeCall *find_naming(const FakeVulkan *fake, const FakeCall *creation)
+{
+    for (const FakeCall *call = creation; call < fake->calls + fake->call_count; call++) {
+        if (call->function == FAKE_vkSetDebugUtilsObjectNameEXT && call->handle == creation->handle &&
+            call->type == creation->type) {
+            return call;
+        }
+    }
+    return NULL;
+}
+
+static void test_debug_names(void **state)
+{
+    (void)state;
+    for (uint32_t l = 0; l < 2; l++) {
+        for (uint32_t flags = 0; flags <= KPOOL_CONTEXT_DEBUG_NAMES_BIT; flags += KPOOL_CONTEXT_DEBUG_NAMES_BIT) {
+            FakeVulkan fake;
+            fake_vulkan_init(&fake);
+            const KpoolContextCreateInfo info = context_info(layouts[l], flags, NULL);
+            assert_int_equal(create_both(&info, NULL), KPOOL_SUCCESS);
+            uint32_t created = 0;
+            uint32_t named = 0;
+            for (uint32_t i = 0; i < fake.call_count; i++) {
+                const FakeCall *call = &fake.calls[i];
+                const bool creates = strncmp(fake_function_names[call->function], "vkCreate", 8) == 0;
+                created += creates;
+                named += call->function == FAKE_vkSetDebugUtilsObjectNameEXT;
+                if (creates && flags != 0) {
+                    const FakeCall *naming = find_naming(&fake, call);
+                    assert_non_null(naming);
+                    assert_int_equal(strncmp(naming->name, "kpool ", 6), 0);
+                }
+            }
+            assert_in_range(created, 4, FAKE_MOST_CALLS);
+            assert_int_equal(named, flags != 0 ? created : 0);
+            assert_no_misuse(&fake);
+        }
+    }
+}
+
+static void test_version_and_names(void **state)
+{
+    (void)state;
+    assert_int_equal(kpoolGetVersion(), KPOOL_VERSION);
+    assert_string_equal(kpoolResultString(KPOOL_SUCCESS), "KPOOL_SUCCESS");
+    assert_string_equal(kpoolResultString(KPOOL_ERROR_INVALID_ARGUMENT), "KPOOL_ERROR_INVALID_ARGUMENT");
+    assert_string_equal(kpoolResultString(KPOOL_ERROR_LIMIT), "KPOOL_ERROR_LIMIT");
+    assert_string_equal(kpoolResultString(KPOOL_ERROR_UNSUPPORTED_DEVICE), "KPOOL_ERROR_UNSUPPORTED_DEVICE");
+    assert_string_equal(kpoolResultString(KPOOL_ERROR_OUT_OF_HOST_MEMORY), "KPOOL_ERROR_OUT_OF_HOST_MEMORY");
+    assert_string_equal(kpoolResultString(KPOOL_ERROR_VULKAN), "KPOOL_ERROR_VULKAN");
+    assert_string_equal(kpoolResultString(KPOOL_ERROR_INVALID_DATA), "KPOOL_ERROR_INVALID_DATA");
+    assert_non_null(kpoolResultString((KpoolResult)77));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_creates_and_destroys_in_reverse_order),
+        cmocka_unit_test(test_push_descriptor_layouts),
+        cmocka_unit_test(test_pipeline),
+        cmocka_unit_test(test_default_workgroups),
+        cmocka_unit_test(test_kernel_arguments),
+        cmocka_unit_test(test_context_arguments),
+        cmocka_unit_test(test_device_below_1_1),
+        cmocka_unit_test(test_callbacks_are_copied),
+        cmocka_unit_test(test_layout_by_limits),
+        cmocka_unit_test(test_missing_functions),
+        cmocka_unit_test(test_every_vulkan_failure),
+        cmocka_unit_test(test_every_allocation_failure),
+        cmocka_unit_test(test_every_malloc_failure),
+        cmocka_unit_test(test_debug_names),
+        cmocka_unit_test(test_version_and_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

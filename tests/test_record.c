@@ -1,0 +1,952 @@
+/* What kpoolCmdSeedTail records on a fake device: which commands, in which order, with which arguments; that a failure
+ * records nothing; that recording allocates nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../shaders/interface.h"
+#include "counting_allocator.h"
+#include "fake_vulkan.h"
+#include "kpool/kpool.h"
+
+typedef struct PushConstants {
+#define PUSH_FIELD(name) uint32_t name;
+    KPOOL_PUSH_CONSTANTS(PUSH_FIELD)
+#undef PUSH_FIELD
+} PushConstants;
+
+/* A context, a kernel and good arguments of one call, which a test then spoils. */
+typedef struct Rig {
+    FakeVulkan fake;
+    CountingAllocator allocator;
+    KpoolContext context;
+    KpoolKernel kernel;
+    VkCommandBuffer commandBuffer;
+    VkDescriptorSet set;
+    KpoolBindings bindings;
+    KpoolCall call;
+    const KpoolBindings *bindings_argument;
+    const KpoolCall *call_argument;
+} Rig;
+
+static VkBuffer buffer_of(uint32_t number)
+{
+    return (VkBuffer)(uintptr_t)(0x200 + number);
+}
+
+static VkDescriptorSet the_set(void)
+{
+    return (VkDescriptorSet)(uintptr_t)0x99;
+}
+
+static KpoolRange *range_of(KpoolBindings *bindings, uint32_t tensor)
+{
+    switch (tensor) {
+#define RANGE_CASE(name, group)  \
+    case KPOOL_BINDING_##name:   \
+        return &bindings->name;
+        KPOOL_TENSORS(RANGE_CASE)
+#undef RANGE_CASE
+    default:
+        return NULL;
+    }
+}
+
+static const char *name_of(uint32_t tensor)
+{
+    switch (tensor) {
+#define NAME_CASE(name, group)   \
+    case KPOOL_BINDING_##name:   \
+        return #name;
+        KPOOL_TENSORS(NAME_CASE)
+#undef NAME_CASE
+    default:
+        return NULL;
+    }
+}
+
+static uint32_t group_of(uint32_t tensor)
+{
+    switch (tensor) {
+#define GROUP_CASE(name, group)  \
+    case KPOOL_BINDING_##name:   \
+        return KPOOL_GROUP_##group;
+        KPOOL_TENSORS(GROUP_CASE)
+#undef GROUP_CASE
+    default:
+        return KPOOL_GROUP_COUNT;
+    }
+}
+
+/* Ranges of exactly the size that the call needs. Wide: a buffer each, tensor i from byte 256 * i. Floor: a buffer for
+ * each group, its ranges one after another from byte 256, 48 bytes apart. */
+static void bind(Rig *rig)
+{
+    const KpoolKernelCreateInfo info = kpoolGetKernelInfo(rig->kernel);
+    KpoolBindings sizes;
+    assert_int_equal(kpoolGetSizes(&info, &rig->call, &sizes, NULL), KPOOL_SUCCESS);
+    VkDeviceSize ends[KPOOL_GROUP_COUNT] = {208, 208, 208, 208};
+    rig->bindings = (KpoolBindings){0};
+    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+        const VkDeviceSize size = range_of(&sizes, tensor)->size;
+        if (size == 0) {
+            continue;
+        }
+        KpoolRange *range = range_of(&rig->bindings, tensor);
+        if (kpoolGetBindingLayout(rig->context) == KPOOL_BINDING_LAYOUT_WIDE) {
+            *range = (KpoolRange){buffer_of(tensor), 256 * (VkDeviceSize)tensor, size};
+        } else {
+            VkDeviceSize *end = &ends[group_of(tensor)];
+            *range = (KpoolRange){buffer_of(group_of(tensor)), (*end + 48 + 15) / 16 * 16, size};
+            *end = range->offset + size;
+        }
+    }
+}
+
+static void open_context_with_groups(Rig *rig, KpoolBindingLayout layout, uint32_t flags, uint32_t most_x,
+                                     uint32_t most_y)
+{
+    memset(rig, 0, sizeof *rig);
+    fake_vulkan_init(&rig->fake);
+    counting_allocator_init(&rig->allocator);
+    rig->fake.properties.limits.maxComputeWorkGroupCount[0] = most_x;
+    rig->fake.properties.limits.maxComputeWorkGroupCount[1] = most_y;
+    const KpoolContextCreateInfo info = {
+        .flags = flags,
+        .apiVersion = VK_API_VERSION_1_1,
+        .instance = fake_instance(),
+        .physicalDevice = fake_physical_device(),
+        .device = fake_device(),
+        .pfnGetInstanceProcAddr = fake_get_instance_proc_addr,
+        .pAllocator = &rig->allocator.callbacks,
+        .bindingLayout = layout,
+    };
+    assert_int_equal(kpoolCreateContext(&info, &rig->context, NULL), KPOOL_SUCCESS);
+    rig->commandBuffer = fake_command_buffer();
+    rig->set = (flags & KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT) != 0 ? VK_NULL_HANDLE : the_set();
+    rig->bindings_argument = &rig->bindings;
+    rig->call_argument = &rig->call;
+}
+
+static void open_context(Rig *rig, KpoolBindingLayout layout, uint32_t flags)
+{
+    open_context_with_groups(rig, layout, flags, 65535, 65535);
+}
+
+static void open_kernel(Rig *rig, const KpoolKernelCreateInfo *info, const KpoolCall *call)
+{
+    assert_int_equal(kpoolCreateKernel(rig->context, info, &rig->kernel, NULL), KPOOL_SUCCESS);
+    rig->call = *call;
+    bind(rig);
+    rig->fake.call_count = 0;
+}
+
+static void close_rig(Rig *rig)
+{
+    kpoolDestroyKernel(rig->kernel);
+    kpoolDestroyContext(rig->context);
+    assert_int_equal(rig->fake.object_count, 0);
+    assert_int_equal(rig->allocator.live, 0);
+    if (rig->fake.misuse != NULL) {
+        fail_msg("misuse of Vulkan: %s", rig->fake.misuse);
+    }
+}
+
+/* Records, and asserts that nothing was allocated. */
+static KpoolResult record(Rig *rig, KpoolDiagnostic *diagnostic)
+{
+    const uint32_t before = rig->allocator.allocations;
+    heap_watch(0);
+    const KpoolResult result = kpoolCmdSeedTail(rig->commandBuffer, rig->kernel, rig->set, rig->bindings_argument,
+                                                rig->call_argument, diagnostic);
+    const HeapCounts heap = heap_unwatch();
+    assert_int_equal(heap.allocations, 0);
+    assert_int_equal(rig->allocator.allocations, before);
+    return result;
+}
+
+static KpoolKernelCreateInfo kernel_info(KpoolType type, uint32_t alignment)
+{
+    return (KpoolKernelCreateInfo){
+        .operation = KPOOL_OPERATION_SEED_TAIL,
+        .geometry = {.head_dim = 128, .kpool = 4, .type = type},
+        .alignment = alignment,
+        .lanesPerItem = 16,
+        .itemsPerGroup = 4,
+    };
+}
+
+static const KpoolCall plain_call = {.max_slots = 3, .requests = 5, .rows = 17};
+
+/* ------------------------------------------------------------------------------------ the commands */
+
+static void test_the_four_commands(void **state)
+{
+    (void)state;
+    for (uint32_t variant = 0; variant < 4; variant++) {
+        const bool floor = variant % 2 != 0;
+        const bool push = variant / 2 != 0;
+        Rig rig;
+        open_context(&rig, floor ? KPOOL_BINDING_LAYOUT_FLOOR : KPOOL_BINDING_LAYOUT_WIDE,
+                     push ? KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT : 0);
+        const uint64_t layout = rig.fake.calls[1].handle;
+        const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+        open_kernel(&rig, &info, &plain_call);
+        uint64_t pipeline = 0;
+        for (uint32_t i = 0; i < rig.fake.object_count; i++) {
+            if (rig.fake.objects[i].type == VK_OBJECT_TYPE_PIPELINE) {
+                pipeline = rig.fake.objects[i].handle;
+            }
+        }
+        /* Twice into one command buffer: nothing is remembered from one to the next. */
+        for (uint32_t time = 0; time < 2; time++) {
+            KpoolDiagnostic diagnostic = {.argument = "untouched"};
+            rig.fake.call_count = 0;
+            assert_int_equal(record(&rig, &diagnostic), KPOOL_SUCCESS);
+            assert_string_equal(diagnostic.argument, "untouched");
+            const FakeCall *calls = rig.fake.calls;
+            assert_int_equal(rig.fake.call_count, 4);
+            assert_int_equal(calls[0].function, FAKE_vkCmdBindPipeline);
+            assert_int_equal(calls[0].handle, pipeline);
+            assert_int_equal(calls[1].function, push ? FAKE_vkCmdPushDescriptorSetKHR : FAKE_vkCmdBindDescriptorSets);
+            assert_int_equal((uint64_t)calls[1].layout, layout);
+            if (!push) {
+                assert_int_equal(calls[1].handle, (uint64_t)the_set());
+            } else {
+                assert_int_equal(calls[1].write_count, floor ? 3 : 7);
+            }
+            assert_int_equal(calls[2].function, FAKE_vkCmdPushConstants);
+            assert_int_equal((uint64_t)calls[2].layout, layout);
+            assert_int_equal(calls[2].push_size, sizeof(PushConstants));
+            assert_int_equal(calls[3].function, FAKE_vkCmdDispatch);
+            assert_int_equal(calls[3].groups[0], 2);
+            assert_int_equal(calls[3].groups[1], 1);
+            assert_int_equal(calls[3].groups[2], 1);
+        }
+        close_rig(&rig);
+    }
+}
+
+/* The descriptors, the same whether written or pushed. */
+static void test_descriptors(void **state)
+{
+    (void)state;
+    for (uint32_t variant = 0; variant < 4; variant++) {
+        const bool floor = variant % 2 != 0;
+        const bool push = variant / 2 != 0;
+        Rig rig;
+        open_context(&rig, floor ? KPOOL_BINDING_LAYOUT_FLOOR : KPOOL_BINDING_LAYOUT_WIDE,
+                     push ? KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT : 0);
+        const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+        open_kernel(&rig, &info, &plain_call);
+        const FakeCall *call = &rig.fake.calls[0];
+        if (push) {
+            assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+            call = &rig.fake.calls[1];
+        } else {
+            assert_int_equal(kpoolWriteDescriptorSet(rig.context, KPOOL_OPERATION_SEED_TAIL, the_set(), &rig.bindings,
+                                                     NULL),
+                             KPOOL_SUCCESS);
+            assert_int_equal(rig.fake.call_count, 1);
+            assert_int_equal(call->function, FAKE_vkUpdateDescriptorSets);
+        }
+        for (uint32_t i = 0; i < call->write_count; i++) {
+            assert_true(call->writes[i].set == (push ? VK_NULL_HANDLE : the_set()));
+        }
+        if (!floor) {
+            assert_int_equal(call->write_count, 7);
+            for (uint32_t i = 0; i < 7; i++) {
+                const KpoolRange *range = range_of(&rig.bindings, i);
+                assert_int_equal(call->writes[i].binding, i);
+                assert_true(call->writes[i].buffer.buffer == range->buffer);
+                assert_int_equal(call->writes[i].buffer.offset, range->offset);
+                assert_int_equal(call->writes[i].buffer.range, range->size);
+            }
+        } else {
+            const KpoolBindings *b = &rig.bindings;
+            const VkDescriptorBufferInfo spans[3] = {
+                {b->tail.buffer, b->tail.offset, b->tail.size},
+                {b->k.buffer, b->k.offset, b->gate.offset + b->gate.size - b->k.offset},
+                {b->slot_idx.buffer, b->input_row_offsets.offset,
+                 b->status.offset + b->status.size - b->input_row_offsets.offset},
+            };
+            assert_int_equal(call->write_count, 3);
+            for (uint32_t i = 0; i < 3; i++) {
+                assert_int_equal(call->writes[i].binding, i);
+                assert_true(call->writes[i].buffer.buffer == spans[i].buffer);
+                assert_int_equal(call->writes[i].buffer.offset, spans[i].offset);
+                assert_int_equal(call->writes[i].buffer.range, spans[i].range);
+            }
+        }
+        close_rig(&rig);
+    }
+}
+
+/* ----------------------------------------------------------------------------------- push constants */
+
+typedef struct PushCase {
+    const char *name;
+    KpoolGeometry geometry;
+    uint32_t alignment;
+    KpoolCall call;
+    PushConstants expected;
+} PushCase;
+
+#define STRIDED_CALL                                                                                                  \
+    {                                                                                                                 \
+        .max_slots = 3, .requests = 5, .rows = 17, .tail_row_stride = 16, .tail_plane_stride = 80,                    \
+        .tail_slot_stride = 240, .k_row_stride = 24, .gate_row_stride = 32, .tail_base = 8, .k_base = 16,             \
+        .gate_base = 40, .input_row_offsets_base = 1, .cache_lengths_base = 2, .slot_idx_base = 3, .status_base = 5   \
+    }
+
+static const PushCase push_cases[] = {
+    {"dense f32", {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_F32}, 4,
+     {.max_slots = 3, .requests = 5, .rows = 17},
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 1024, .tail_plane_stride = 512,
+      .tail_row_stride = 128, .k_row_stride = 128, .gate_row_stride = 128}},
+    {"dense f32, 16 bytes", {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_F32}, 16,
+     {.max_slots = 3, .requests = 5, .rows = 17},
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 256, .tail_plane_stride = 128,
+      .tail_row_stride = 32, .k_row_stride = 32, .gate_row_stride = 32}},
+    {"dense bf16", {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_BF16}, 4,
+     {.max_slots = 3, .requests = 5, .rows = 17},
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 512, .tail_plane_stride = 256,
+      .tail_row_stride = 64, .k_row_stride = 64, .gate_row_stride = 64}},
+    {"dense f16, 16 bytes", {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_F16}, 16,
+     {.max_slots = 3, .requests = 5, .rows = 17},
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 128, .tail_plane_stride = 64,
+      .tail_row_stride = 16, .k_row_stride = 16, .gate_row_stride = 16}},
+    {"longer ring", {.head_dim = 2, .kpool = 4, .type = KPOOL_TYPE_F16, .ring = 11, .rollback = 5}, 4,
+     {.max_slots = 1, .requests = 1, .rows = 1},
+     {.max_slots = 1, .requests = 1, .rows = 1, .tail_slot_stride = 22, .tail_plane_stride = 11, .tail_row_stride = 1,
+      .k_row_stride = 1, .gate_row_stride = 1}},
+    {"strided f32", {.head_dim = 8, .kpool = 4, .type = KPOOL_TYPE_F32}, 4, STRIDED_CALL,
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 240, .tail_plane_stride = 80,
+      .tail_row_stride = 16, .k_row_stride = 24, .gate_row_stride = 32, .tail_base = 8, .k_base = 16, .gate_base = 40,
+      .input_row_offsets_base = 1, .cache_lengths_base = 2, .slot_idx_base = 3, .status_base = 5}},
+    {"strided f32, 16 bytes", {.head_dim = 8, .kpool = 4, .type = KPOOL_TYPE_F32}, 16, STRIDED_CALL,
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 60, .tail_plane_stride = 20, .tail_row_stride = 4,
+      .k_row_stride = 6, .gate_row_stride = 8, .tail_base = 2, .k_base = 4, .gate_base = 10,
+      .input_row_offsets_base = 1, .cache_lengths_base = 2, .slot_idx_base = 3, .status_base = 5}},
+    {"strided bf16", {.head_dim = 8, .kpool = 4, .type = KPOOL_TYPE_BF16}, 4, STRIDED_CALL,
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 120, .tail_plane_stride = 40,
+      .tail_row_stride = 8, .k_row_stride = 12, .gate_row_stride = 16, .tail_base = 4, .k_base = 8, .gate_base = 20,
+      .input_row_offsets_base = 1, .cache_lengths_base = 2, .slot_idx_base = 3, .status_base = 5}},
+    {"strided f16, 16 bytes", {.head_dim = 8, .kpool = 4, .type = KPOOL_TYPE_F16}, 16, STRIDED_CALL,
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 30, .tail_plane_stride = 10, .tail_row_stride = 2,
+      .k_row_stride = 3, .gate_row_stride = 4, .tail_base = 1, .k_base = 2, .gate_base = 5,
+      .input_row_offsets_base = 1, .cache_lengths_base = 2, .slot_idx_base = 3, .status_base = 5}},
+    {"all keys before all gates", {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_F32}, 4,
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 512, .tail_plane_stride = 1536},
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 512, .tail_plane_stride = 1536,
+      .tail_row_stride = 128, .k_row_stride = 128, .gate_row_stride = 128}},
+    {"K|gate in one row", {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_BF16}, 16,
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_row_stride = 256, .tail_plane_stride = 128,
+      .tail_slot_stride = 1024, .k_row_stride = 256, .gate_row_stride = 256, .gate_base = 128},
+     {.max_slots = 3, .requests = 5, .rows = 17, .tail_slot_stride = 128, .tail_plane_stride = 16,
+      .tail_row_stride = 32, .k_row_stride = 32, .gate_row_stride = 32, .gate_base = 16}},
+};
+
+static void assert_push(const char *name, const FakeCall *call, const PushConstants *expected)
+{
+    PushConstants got;
+    assert_int_equal(call->function, FAKE_vkCmdPushConstants);
+    assert_int_equal(call->push_size, sizeof got);
+    memcpy(&got, call->push, sizeof got);
+#define COMPARE(field)                                                                        \
+    if (got.field != expected->field) {                                                       \
+        fail_msg("%s: " #field " is %u, expected %u", name, got.field, expected->field);      \
+    }
+    KPOOL_PUSH_CONSTANTS(COMPARE)
+#undef COMPARE
+}
+
+static KpoolKernelCreateInfo info_of(const PushCase *push_case)
+{
+    return (KpoolKernelCreateInfo){.operation = KPOOL_OPERATION_SEED_TAIL,
+                                   .geometry = push_case->geometry,
+                                   .alignment = push_case->alignment};
+}
+
+static void test_push_constants_wide(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof push_cases / sizeof push_cases[0]; i++) {
+        const KpoolKernelCreateInfo info = info_of(&push_cases[i]);
+        Rig rig;
+        open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
+        open_kernel(&rig, &info, &push_cases[i].call);
+        assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+        assert_push(push_cases[i].name, &rig.fake.calls[2], &push_cases[i].expected);
+        close_rig(&rig);
+    }
+}
+
+/* In the floor layout bases also hold the distance from the start of the group, in the words that are moved. */
+static void test_push_constants_floor(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof push_cases / sizeof push_cases[0]; i++) {
+        const KpoolKernelCreateInfo info = info_of(&push_cases[i]);
+        Rig rig;
+        open_context(&rig, KPOOL_BINDING_LAYOUT_FLOOR, 0);
+        open_kernel(&rig, &info, &push_cases[i].call);
+        /* gate before k, with room between; the index arrays out of order. Where they begin is said here. */
+        const VkBuffer rows = buffer_of(1);
+        const VkBuffer words = buffer_of(2);
+        KpoolBindings *b = &rig.bindings;
+        b->gate = (KpoolRange){rows, 512, b->gate.size};
+        b->k = (KpoolRange){rows, 512 + 65536, b->k.size};
+        b->status = (KpoolRange){words, 256, 96};
+        b->slot_idx = (KpoolRange){words, 356, 64};
+        b->cache_lengths = (KpoolRange){words, 424, 64};
+        b->input_row_offsets = (KpoolRange){words, 1028, 64};
+        PushConstants expected = push_cases[i].expected;
+        expected.k_base += 65536 / info.alignment;
+        expected.slot_idx_base += 25;
+        expected.cache_lengths_base += 42;
+        expected.input_row_offsets_base += 193;
+        assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+        assert_push(push_cases[i].name, &rig.fake.calls[2], &expected);
+        close_rig(&rig);
+    }
+}
+
+/* Ranges of the group that the operation does not use still belong to the descriptor, so they move its start. */
+static void test_floor_spans_unused_ranges(void **state)
+{
+    (void)state;
+    Rig rig;
+    open_context(&rig, KPOOL_BINDING_LAYOUT_FLOOR, KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT);
+    const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+    open_kernel(&rig, &info, &plain_call);
+    uint32_t unused = KPOOL_TENSOR_COUNT;
+    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+        if (group_of(tensor) == KPOOL_GROUP_words && range_of(&rig.bindings, tensor)->size == 0) {
+            unused = tensor;
+        }
+    }
+    if (unused != KPOOL_TENSOR_COUNT) {
+        *range_of(&rig.bindings, unused) = (KpoolRange){buffer_of(KPOOL_GROUP_words), 128, 16};
+        assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+        const VkDeviceSize first = rig.bindings.input_row_offsets.offset;
+        assert_int_equal(rig.fake.calls[1].writes[2].buffer.offset, 128);
+        PushConstants got;
+        memcpy(&got, rig.fake.calls[2].push, sizeof got);
+        assert_int_equal(got.input_row_offsets_base, (first - 128) / 4);
+    }
+    close_rig(&rig);
+}
+
+/* ------------------------------------------------------------------------------------- group counts */
+
+/* The workgroups recorded for `requests`, and that kpoolGetGroupCount says the same. */
+static KpoolResult groups_for(Rig *rig, uint32_t requests, uint32_t groups[3])
+{
+    rig->call.requests = requests;
+    bind(rig);
+    rig->fake.call_count = 0;
+    KpoolDiagnostic diagnostic = {0};
+    uint32_t said[3] = {7, 7, 7};
+    const KpoolResult result = record(rig, &diagnostic);
+    assert_int_equal(kpoolGetGroupCount(rig->kernel, &rig->call, said, NULL), result);
+    if (result != KPOOL_SUCCESS) {
+        assert_int_equal(rig->fake.call_count, 0);
+        assert_string_equal(diagnostic.argument, "requests");
+        assert_non_null(strstr(diagnostic.message, "requests"));
+        assert_non_null(strstr(diagnostic.message, "maxComputeWorkGroupCount"));
+        return result;
+    }
+    assert_int_equal(rig->fake.call_count, 4);
+    memcpy(groups, rig->fake.calls[3].groups, 3 * sizeof groups[0]);
+    assert_memory_equal(groups, said, sizeof said);
+    return result;
+}
+
+static void test_group_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t items_per_group;
+        uint32_t most[2]; /* maxComputeWorkGroupCount */
+        uint32_t requests;
+        uint64_t needed; /* workgroups; 0: over the limit */
+    } cases[] = {
+        {1, {65535, 65535}, 1, 1},
+        {1, {65535, 65535}, 2, 2},
+        {4, {65535, 65535}, 1, 1},
+        {4, {65535, 65535}, 4, 1},
+        {4, {65535, 65535}, 5, 2},
+        {128, {65535, 65535}, 128, 1},
+        {128, {65535, 65535}, 129, 2},
+        {1, {65535, 65535}, 65535, 65535},
+        {1, {65535, 65535}, 65536, 65536},
+        {2, {65535, 65535}, 131070, 65535},
+        {2, {65535, 65535}, 131071, 65536},
+        {1, {65535, 65535}, 131071, 131071},
+        {1, {65535, 65535}, 100000000, 100000000},
+        {1, {4, 3}, 12, 12},
+        {1, {4, 3}, 5, 5},
+        {1, {4, 3}, 13, 0},
+        {4, {4, 3}, 48, 12},
+        {4, {4, 3}, 49, 0},
+        {1, {2147483647, 65535}, 100000000, 100000000},
+        {1, {65535, 1}, 65535, 65535},
+        {1, {65535, 1}, 65536, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        Rig rig;
+        open_context_with_groups(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0, cases[i].most[0], cases[i].most[1]);
+        KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+        info.lanesPerItem = 1;
+        info.itemsPerGroup = cases[i].items_per_group;
+        open_kernel(&rig, &info, &plain_call);
+        uint32_t groups[3];
+        const KpoolResult result = groups_for(&rig, cases[i].requests, groups);
+        if (cases[i].needed == 0) {
+            assert_int_equal(result, KPOOL_ERROR_LIMIT);
+        } else {
+            assert_int_equal(result, KPOOL_SUCCESS);
+            assert_in_range(groups[0], 1, cases[i].most[0]);
+            assert_in_range(groups[1], 1, cases[i].most[1]);
+            assert_int_equal(groups[2], 1);
+            /* All of them, in as few rows as there can be, with less than one workgroup a row for nothing. */
+            const uint64_t all = (uint64_t)groups[0] * groups[1];
+            assert_in_range(all, cases[i].needed, cases[i].needed + groups[1] - 1);
+            assert_int_equal(groups[1], (cases[i].needed + cases[i].most[0] - 1) / cases[i].most[0]);
+        }
+        close_rig(&rig);
+    }
+}
+
+static void test_no_requests_record_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t flags = 0; flags <= KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT; flags++) {
+        Rig rig;
+        open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, flags);
+        const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+        open_kernel(&rig, &info, &plain_call);
+        rig.call.requests = 0;
+        assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+        assert_int_equal(rig.fake.call_count, 0);
+        uint32_t groups[3] = {7, 7, 7};
+        assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, NULL), KPOOL_SUCCESS);
+        const uint32_t none[3] = {0, 0, 0};
+        assert_memory_equal(groups, none, sizeof none);
+        close_rig(&rig);
+    }
+}
+
+static void test_no_rows_still_record(void **state)
+{
+    (void)state;
+    Rig rig;
+    open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
+    const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+    open_kernel(&rig, &info, &plain_call);
+    rig.call.rows = 0;
+    rig.bindings.k.size = 4;
+    rig.bindings.gate.size = 4;
+    assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+    assert_int_equal(rig.fake.call_count, 4);
+    close_rig(&rig);
+}
+
+/* ---------------------------------------------------------------------------------------- failures */
+
+static void assert_refused(Rig *rig, KpoolResult result, const char *argument)
+{
+    KpoolDiagnostic diagnostic = {0};
+    const KpoolResult got = record(rig, &diagnostic);
+    if (got != result) {
+        fail_msg("%s: %s (%s), expected %s", argument, kpoolResultString(got), diagnostic.message,
+                 kpoolResultString(result));
+    }
+    assert_int_equal(diagnostic.result, result);
+    assert_int_equal(diagnostic.vkResult, VK_SUCCESS);
+    assert_string_equal(diagnostic.argument, argument);
+    assert_non_null(strstr(diagnostic.message, argument));
+    assert_in_range(strlen(diagnostic.message), strlen(argument) + 5, sizeof diagnostic.message - 2);
+    assert_int_equal(record(rig, NULL), result);
+    assert_int_equal(rig->fake.call_count, 0);
+}
+
+typedef struct ArgumentCase {
+    void (*spoil)(Rig *rig);
+    KpoolResult result;
+    const char *argument;
+} ArgumentCase;
+
+static void no_command_buffer(Rig *rig)
+{
+    rig->commandBuffer = VK_NULL_HANDLE;
+}
+
+static void no_kernel(Rig *rig)
+{
+    rig->kernel = NULL;
+}
+
+static void no_set(Rig *rig)
+{
+    rig->set = VK_NULL_HANDLE;
+}
+
+static void no_bindings(Rig *rig)
+{
+    rig->bindings_argument = NULL;
+}
+
+static void no_call(Rig *rig)
+{
+    rig->call_argument = NULL;
+}
+
+static void chained_call(Rig *rig)
+{
+    rig->call.pNext = rig;
+}
+
+static void no_slots(Rig *rig)
+{
+    rig->call.max_slots = 0;
+}
+
+static void overlapping_rows(Rig *rig)
+{
+    rig->call.tail_row_stride = 127;
+}
+
+static void overlapping_planes(Rig *rig)
+{
+    rig->call.tail_plane_stride = 511;
+}
+
+static void overlapping_slots(Rig *rig)
+{
+    rig->call.tail_slot_stride = 1023;
+}
+
+static void overlapping_k(Rig *rig)
+{
+    rig->call.k_row_stride = 127;
+}
+
+static void overlapping_gate(Rig *rig)
+{
+    rig->call.gate_row_stride = 1;
+}
+
+static void far_k(Rig *rig)
+{
+    rig->call.k_base = KPOOL_MAX_ELEMENTS;
+}
+
+static void far_status(Rig *rig)
+{
+    rig->call.status_base = UINT64_MAX;
+}
+
+static void huge_slot_stride(Rig *rig)
+{
+    rig->call.tail_slot_stride = (VkDeviceSize)1 << 63;
+}
+
+static const ArgumentCase argument_cases[] = {
+    {no_command_buffer, KPOOL_ERROR_INVALID_ARGUMENT, "commandBuffer"},
+    {no_kernel, KPOOL_ERROR_INVALID_ARGUMENT, "kernel"},
+    {no_set, KPOOL_ERROR_INVALID_ARGUMENT, "set"},
+    {no_bindings, KPOOL_ERROR_INVALID_ARGUMENT, "bindings"},
+    {no_call, KPOOL_ERROR_INVALID_ARGUMENT, "call"},
+    {chained_call, KPOOL_ERROR_INVALID_ARGUMENT, "call.pNext"},
+    {no_slots, KPOOL_ERROR_INVALID_ARGUMENT, "max_slots"},
+    {overlapping_rows, KPOOL_ERROR_INVALID_ARGUMENT, "tail_row_stride"},
+    {overlapping_planes, KPOOL_ERROR_INVALID_ARGUMENT, "tail_plane_stride"},
+    {overlapping_slots, KPOOL_ERROR_INVALID_ARGUMENT, "tail_slot_stride"},
+    {overlapping_k, KPOOL_ERROR_INVALID_ARGUMENT, "k_row_stride"},
+    {overlapping_gate, KPOOL_ERROR_INVALID_ARGUMENT, "gate_row_stride"},
+    {far_k, KPOOL_ERROR_LIMIT, "k_base"},
+    {far_status, KPOOL_ERROR_LIMIT, "status_base"},
+    {huge_slot_stride, KPOOL_ERROR_LIMIT, "tail_slot_stride"},
+};
+
+static void test_wrong_arguments(void **state)
+{
+    (void)state;
+    Rig good;
+    open_context(&good, KPOOL_BINDING_LAYOUT_WIDE, 0);
+    const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+    open_kernel(&good, &info, &plain_call);
+    const KpoolBindings bindings = good.bindings;
+    const KpoolKernel kernel = good.kernel;
+    for (size_t i = 0; i < sizeof argument_cases / sizeof argument_cases[0]; i++) {
+        argument_cases[i].spoil(&good);
+        assert_refused(&good, argument_cases[i].result, argument_cases[i].argument);
+        good.commandBuffer = fake_command_buffer();
+        good.kernel = kernel;
+        good.set = the_set();
+        good.bindings = bindings;
+        good.call = plain_call;
+        good.bindings_argument = &good.bindings;
+        good.call_argument = &good.call;
+    }
+    assert_int_equal(record(&good, NULL), KPOOL_SUCCESS);
+    close_rig(&good);
+
+    Rig push;
+    open_context(&push, KPOOL_BINDING_LAYOUT_WIDE, KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT);
+    open_kernel(&push, &info, &plain_call);
+    push.set = the_set();
+    assert_refused(&push, KPOOL_ERROR_INVALID_ARGUMENT, "set");
+    close_rig(&push);
+}
+
+/* Strides and bases that do not keep the kernel's words: even for 2-byte types, 16 bytes where it was promised. */
+static void test_strides_keep_words(void **state)
+{
+    (void)state;
+    static const struct {
+        KpoolType type;
+        uint32_t alignment;
+        VkDeviceSize good;
+        VkDeviceSize bad;
+    } cases[] = {
+        {KPOOL_TYPE_F16, 4, 2, 1}, {KPOOL_TYPE_BF16, 4, 2, 3}, {KPOOL_TYPE_BF16, 16, 8, 4},
+        {KPOOL_TYPE_F16, 16, 8, 2}, {KPOOL_TYPE_F32, 16, 4, 2}, {KPOOL_TYPE_F32, 16, 4, 1},
+    };
+    static const struct {
+        const char *name;
+        size_t offset;
+        VkDeviceSize dense; /* what to add the change to */
+    } fields[] = {
+        {"tail_base", offsetof(KpoolCall, tail_base), 0},
+        {"tail_row_stride", offsetof(KpoolCall, tail_row_stride), 128},
+        {"tail_plane_stride", offsetof(KpoolCall, tail_plane_stride), 1024},
+        {"tail_slot_stride", offsetof(KpoolCall, tail_slot_stride), 4096},
+        {"k_base", offsetof(KpoolCall, k_base), 0},
+        {"k_row_stride", offsetof(KpoolCall, k_row_stride), 128},
+        {"gate_base", offsetof(KpoolCall, gate_base), 0},
+        {"gate_row_stride", offsetof(KpoolCall, gate_row_stride), 128},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        Rig rig;
+        open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
+        const KpoolKernelCreateInfo info = kernel_info(cases[i].type, cases[i].alignment);
+        open_kernel(&rig, &info, &plain_call);
+        for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
+            VkDeviceSize *field = (VkDeviceSize *)(void *)((char *)&rig.call + fields[f].offset);
+            *field = fields[f].dense + cases[i].good;
+            bind(&rig);
+            assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+            rig.fake.call_count = 0;
+            *field = fields[f].dense + cases[i].bad;
+            assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, fields[f].name);
+            *field = 0;
+        }
+        close_rig(&rig);
+    }
+}
+
+static void test_wrong_ranges(void **state)
+{
+    (void)state;
+    for (uint32_t variant = 0; variant < 4; variant++) {
+        const bool floor = variant % 2 != 0;
+        Rig rig;
+        open_context(&rig, floor ? KPOOL_BINDING_LAYOUT_FLOOR : KPOOL_BINDING_LAYOUT_WIDE,
+                     variant / 2 != 0 ? KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT : 0);
+        const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_BF16, 4);
+        open_kernel(&rig, &info, &plain_call);
+        for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+            KpoolRange *range = range_of(&rig.bindings, tensor);
+            const KpoolRange good = *range;
+            if (good.size == 0) {
+                continue;
+            }
+            const char *name = name_of(tensor);
+            range->buffer = VK_NULL_HANDLE;
+            assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, name);
+            *range = good;
+            range->size = good.size - 1;
+            assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, name);
+            range->size = 0;
+            assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, name);
+            range->size = 3;
+            assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, name);
+            range->size = VK_WHOLE_SIZE;
+            assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, name);
+            range->size = (VkDeviceSize)UINT32_MAX + 1;
+            assert_refused(&rig, KPOOL_ERROR_LIMIT, name);
+            *range = good;
+            range->offset = UINT64_MAX - good.size + 1 - (UINT64_MAX - good.size + 1) % 256 + 256;
+            if (range->offset > UINT64_MAX - good.size) {
+                assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, name);
+            }
+            /* 2 is no multiple of the device's alignment, nor of a word. */
+            *range = good;
+            range->offset += 2;
+            assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, name);
+            *range = good;
+            assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+            rig.fake.call_count = 0;
+        }
+        close_rig(&rig);
+    }
+}
+
+static void test_wide_offsets_keep_the_devices_alignment(void **state)
+{
+    (void)state;
+    Rig rig;
+    open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
+    const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+    open_kernel(&rig, &info, &plain_call);
+    rig.bindings.gate.offset += 8; /* the fake's alignment is 16 */
+    assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, "gate");
+    rig.bindings.gate.offset += 8;
+    assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+    close_rig(&rig);
+}
+
+static void test_floor_groups(void **state)
+{
+    (void)state;
+    Rig rig;
+    open_context(&rig, KPOOL_BINDING_LAYOUT_FLOOR, 0);
+    const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 16);
+    open_kernel(&rig, &info, &plain_call);
+    const KpoolBindings good = rig.bindings;
+
+    /* One group, two buffers. */
+    rig.bindings.gate.buffer = buffer_of(77);
+    assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, "gate");
+    rig.bindings = good;
+    rig.bindings.slot_idx.buffer = buffer_of(77);
+    assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, "slot_idx");
+    rig.bindings = good;
+
+    /* Each range fits, the span does not. */
+    rig.bindings.gate.offset = (VkDeviceSize)1 << 32;
+    assert_refused(&rig, KPOOL_ERROR_LIMIT, "rows");
+    rig.bindings = good;
+    rig.bindings.status.offset = (VkDeviceSize)1 << 40;
+    assert_refused(&rig, KPOOL_ERROR_LIMIT, "words");
+    rig.bindings = good;
+    /* To the last byte that a descriptor can have. */
+    rig.bindings.status.offset =
+        rig.bindings.input_row_offsets.offset + UINT32_MAX - 3 - rig.bindings.status.size;
+    assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+    PushConstants got;
+    memcpy(&got, rig.fake.calls[2].push, sizeof got);
+    assert_int_equal(got.status_base, (UINT32_MAX - 3 - rig.bindings.status.size) / 4);
+    rig.fake.call_count = 0;
+    rig.bindings.status.offset += 4;
+    assert_refused(&rig, KPOOL_ERROR_LIMIT, "words");
+    rig.bindings = good;
+
+    /* The first of a group keeps the device's alignment, whichever it is; the others the kernel's. */
+    rig.bindings.gate.offset = good.k.offset - 8;
+    assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, "gate");
+    rig.bindings = good;
+    rig.bindings.gate.offset += 4;
+    assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, "gate");
+    rig.bindings = good;
+    rig.bindings.cache_lengths.offset += 4;
+    rig.bindings.slot_idx.offset += 8;
+    assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+    close_rig(&rig);
+}
+
+static void test_write_descriptor_set_refuses(void **state)
+{
+    (void)state;
+    Rig rig;
+    open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
+    const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+    open_kernel(&rig, &info, &plain_call);
+    KpoolBindings none = rig.bindings;
+    none.status.buffer = VK_NULL_HANDLE;
+    const KpoolOperation seed = KPOOL_OPERATION_SEED_TAIL;
+    const struct {
+        KpoolContext context;
+        KpoolOperation operation;
+        VkDescriptorSet set;
+        const KpoolBindings *bindings;
+        const char *argument;
+    } cases[] = {
+        {NULL, seed, the_set(), &rig.bindings, "context"},
+        {rig.context, KPOOL_OPERATION_NONE, the_set(), &rig.bindings, "operation"},
+        {rig.context, (KpoolOperation)1000, the_set(), &rig.bindings, "operation"},
+        {rig.context, seed, VK_NULL_HANDLE, &rig.bindings, "set"},
+        {rig.context, seed, the_set(), NULL, "bindings"},
+        {rig.context, seed, the_set(), &none, "status"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        KpoolDiagnostic diagnostic = {0};
+        assert_int_equal(kpoolWriteDescriptorSet(cases[i].context, cases[i].operation, cases[i].set, cases[i].bindings,
+                                                 &diagnostic),
+                         KPOOL_ERROR_INVALID_ARGUMENT);
+        assert_string_equal(diagnostic.argument, cases[i].argument);
+        assert_non_null(strstr(diagnostic.message, cases[i].argument));
+    }
+    assert_int_equal(rig.fake.call_count, 0);
+    close_rig(&rig);
+
+    open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT);
+    open_kernel(&rig, &info, &plain_call);
+    KpoolDiagnostic diagnostic = {0};
+    assert_int_equal(kpoolWriteDescriptorSet(rig.context, seed, the_set(), &rig.bindings, &diagnostic),
+                     KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(diagnostic.argument, "context");
+    assert_int_equal(rig.fake.call_count, 0);
+    close_rig(&rig);
+}
+
+static void test_get_group_count_refuses(void **state)
+{
+    (void)state;
+    Rig rig;
+    open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
+    const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+    open_kernel(&rig, &info, &plain_call);
+    uint32_t groups[3];
+    KpoolDiagnostic diagnostic = {0};
+    assert_int_equal(kpoolGetGroupCount(NULL, &rig.call, groups, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(diagnostic.argument, "kernel");
+    assert_int_equal(kpoolGetGroupCount(rig.kernel, NULL, groups, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(diagnostic.argument, "call");
+    assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, NULL, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(diagnostic.argument, "groups");
+    rig.call.max_slots = 0;
+    assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(diagnostic.argument, "max_slots");
+    close_rig(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_four_commands),
+        cmocka_unit_test(test_descriptors),
+        cmocka_unit_test(test_push_constants_wide),
+        cmocka_unit_test(test_push_constants_floor),
+        cmocka_unit_test(test_floor_spans_unused_ranges),
+        cmocka_unit_test(test_group_counts),
+        cmocka_unit_test(test_no_requests_record_nothing),
+        cmocka_unit_test(test_no_rows_still_record),
+        cmocka_unit_test(test_wrong_arguments),
+        cmocka_unit_test(test_strides_keep_words),
+        cmocka_unit_test(test_wrong_ranges),
+        cmocka_unit_test(test_wide_offsets_keep_the_devices_alignment),
+        cmocka_unit_test(test_floor_groups),
+        cmocka_unit_test(test_write_descriptor_set_refuses),
+        cmocka_unit_test(test_get_group_count_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
