@@ -48,8 +48,8 @@ static const char documentation[] =
     "ContextTokens + GeneratedTokens positions: every generated token, the first included, has a step of its own. "
     "One command buffer, recorded once, is submitted every step; after each the whole ring is compared bit for bit."
     "\v"
-    "Exit status: 0 right; 1 a mismatch or a dropped request; 2 a bad argument or trace; 3 no device, or Vulkan failed; "
-    "130 or 143 interrupted by SIGINT or SIGTERM, with nothing wrong so far. The first signal ends the replay after "
+    "Exit status: 0 right; 1 a mismatch or a dropped request; 2 a bad argument or trace; 3 no usable device or Vulkan "
+    "failed; 130 or 143 interrupted by SIGINT or SIGTERM, with nothing wrong so far. The first signal ends the replay after "
     "the step that is running, the second at once.";
 
 static error_t parse_number(const struct argp_state *state, const char *name, const char *text, uint64_t least,

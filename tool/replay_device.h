@@ -25,7 +25,7 @@ typedef struct ReplayDevice {
 } ReplayDevice;
 
 /* Makes everything and records the step. call is dense: strides and bases 0. The tensors' contents are undefined, but
- * status is 0. On failure nothing is left behind, and diagnostic says why: VULKAN where it was Vulkan. gpu outlives it. */
+ * status is 0. gpu outlives it. On failure nothing is left behind, and diagnostic says why. */
 KpoolResult replay_device_create(ReplayDevice *device, Gpu *gpu, const KpoolGeometry *geometry, const KpoolCall *call,
                                  KpoolDiagnostic *diagnostic);
 void replay_device_destroy(ReplayDevice *device);
