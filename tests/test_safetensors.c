@@ -6,8 +6,10 @@
 
 #include <cmocka.h>
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -120,12 +122,17 @@ static void test_header_length(void **state)
     const uint64_t lengths[] = {3, 0x7fffffffu, 100000001u, UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 63};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         size_t size;
-        unsigned char *bytes = make_file("{}", 2, lengths[i], 0, &size);
-        assert_refused(bytes, size, "the header length is");
-        free(bytes);
+        unsigned char *short_file = make_file("{}", 2, lengths[i], 0, &size);
+        assert_refused(short_file, size, "the header length is");
+        free(short_file);
     }
+    /* All of it is there, and it is still more than the format allows. */
+    size_t large;
+    unsigned char *bytes = make_file("{}", 2, 100000001u, 100000001u, &large);
+    assert_refused(bytes, large, "the header length is 100000001, must be at most 100000000");
+    free(bytes);
     for (size_t size = 0; size < 8; size++) {
-        unsigned char *bytes = calloc(1, size + 1);
+        bytes = calloc(1, size + 1);
         assert_non_null(bytes);
         assert_refused(bytes, size, "must begin with 8 bytes of header length");
         free(bytes);
@@ -264,6 +271,31 @@ static void test_paths(void **state)
     assert_int_equal(unlink(empty), 0);
 }
 
+/* A file that cannot grow beyond 4 bytes, as on a full disk: the one that was there stays, and nothing beside it. */
+static void test_full_disk(void **state)
+{
+    const char *directory = *state;
+    char path[256];
+    snprintf(path, sizeof path, "%s/kept", directory);
+    const SafetensorsTensor tensor = {"a", SAFETENSORS_U8, 1, {1}, (const unsigned char *)"x", 1};
+    Complaint complaint;
+    assert_true(safetensors_write(path, &tensor, 1, NULL, 0, &complaint));
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){4, limit.rlim_max}), 0);
+    const bool written = safetensors_write(path, NULL, 0, NULL, 0, &complaint);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, handler);
+    assert_false(written);
+    assert_non_null(strstr(complaint.text, "kept: cannot be written: "));
+    Safetensors file;
+    assert_true(safetensors_read(path, &file, &complaint));
+    assert_int_equal(file.count, 1);
+    safetensors_free(&file);
+    assert_int_equal(unlink(path), 0);
+}
+
 static int make_directory(void **state)
 {
     char *directory = strdup("test_safetensors.XXXXXX");
@@ -285,7 +317,7 @@ int main(void)
         cmocka_unit_test(test_hostile_headers), cmocka_unit_test(test_header_length),
         cmocka_unit_test(test_deep_nesting),    cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_allowed),         cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_paths),           cmocka_unit_test(test_full_disk),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }
