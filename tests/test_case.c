@@ -331,18 +331,21 @@ static void test_comparison(void **state)
         const char *sentence;
     } planted[] = {
         {offsetof(TensorImages, tail), 4 + 2 * 70 + 9,
-         "expected.tail differs at request 1, slot 2, plane k, member 1, channel 1: expected 0x00000000, got 0x12345678"},
+         "expected.tail differs at request 1, slot 2, plane k, member 1, channel 1: "
+         "expected 0x00000000, got 0x12345678"},
         {offsetof(TensorImages, tail), 4 + 2 * 70 + 32 + 31,
          "expected.tail differs at request 1, slot 2, plane gate, member 3, channel 7: "
          "expected 0x00000000, got 0x12345678"},
         /* Request 0 has slot 1, and is empty. */
-        {offsetof(TensorImages, tail), 4 + 70, "expected.tail differs at no request, slot 1, plane k, member 0, channel 0"},
+        {offsetof(TensorImages, tail), 4 + 70,
+         "expected.tail differs at no request, slot 1, plane k, member 0, channel 0"},
         {offsetof(TensorImages, tail), 4 + 64, "tail: byte 272 of its buffer, padding, changed"},
         {offsetof(TensorImages, tail), 0, "tail: byte 0 of its buffer, padding, changed"},
         {offsetof(TensorImages, k), 16, "k: byte 64 of its buffer, only to be read, changed"},
         {offsetof(TensorImages, k), 8, "k: byte 32 of its buffer, only to be read, changed"},
         {offsetof(TensorImages, cache_lengths), 0, "cache_lengths: byte 0 of its buffer, only to be read, changed"},
-        {offsetof(TensorImages, status), 7, "expected.status differs at element 7: expected 0x00000000, got 0x12345678"},
+        {offsetof(TensorImages, status), 7,
+         "expected.status differs at element 7: expected 0x00000000, got 0x12345678"},
     };
     for (size_t i = 0; i < sizeof planted / sizeof planted[0]; i++) {
         Draft draft = make_draft();

@@ -164,7 +164,8 @@ static bool agree_on_shape(const CaseTensorRule *rule, const SafetensorsTensor *
         const Extent extent = rule->shape[d];
         const uint64_t value = tensor->shape[d];
         if (value > UINT32_MAX) {
-            return complain(complaint, "%s: shape[%u] is %" PRIu64 ", must be at most 2^32 - 1", tensor->name, d, value);
+            return complain(complaint, "%s: shape[%u] is %" PRIu64 ", must be at most 2^32 - 1", tensor->name, d,
+                            value);
         }
         if (value < extent.plus || (extent.symbol == 0 && value != extent.plus)) {
             return complain(complaint, "%s: shape[%u] is %" PRIu64 ", must be %s", tensor->name, d, value, wanted);
@@ -442,8 +443,7 @@ bool case_read(const Safetensors *file, Case *made, Complaint *complaint)
     made->call.rows = (uint32_t)*value_of(&agreement, 'T');
     KpoolBindings sizes;
     KpoolDiagnostic diagnostic;
-    if (kpoolGetSizes(&made->kernel, &made->call, &sizes, &diagnostic) !=
-        KPOOL_SUCCESS) {
+    if (kpoolGetSizes(&made->kernel, &made->call, &sizes, &diagnostic) != KPOOL_SUCCESS) {
         return refuse(&diagnostic, *source_of(&agreement, 'P'), complaint);
     }
     made->kernel.alignment = choose_alignment(&made->kernel.geometry, &made->call);

@@ -107,8 +107,9 @@ static bool read_tensor(const char *name, const json_t *entry, const unsigned ch
         return complain(complaint, "%s: data_offsets must be two non-negative integers", name);
     }
     if (begin > end || end > data_size) {
-        return complain(complaint, "%s: data_offsets are [%" PRIu64 ", %" PRIu64 "], must lie in order within %zu bytes "
-                        "of data", name, begin, end, data_size);
+        return complain(complaint,
+                        "%s: data_offsets are [%" PRIu64 ", %" PRIu64 "], must lie in order within %zu bytes of data",
+                        name, begin, end, data_size);
     }
     if (end - begin != size) {
         return complain(complaint, "%s: data_offsets hold %" PRIu64 " bytes, dtype and shape make %" PRIu64, name,
