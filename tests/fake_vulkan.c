@@ -360,10 +360,16 @@ static VKAPI_ATTR void VKAPI_CALL fake_vkCmdPipelineBarrier(
     uint32_t bufferMemoryBarrierCount, const VkBufferMemoryBarrier *pBufferMemoryBarriers,
     uint32_t imageMemoryBarrierCount, const VkImageMemoryBarrier *pImageMemoryBarriers)
 {
-    (void)srcStageMask, (void)dstStageMask, (void)dependencyFlags, (void)memoryBarrierCount, (void)pMemoryBarriers;
-    (void)bufferMemoryBarrierCount, (void)pBufferMemoryBarriers, (void)imageMemoryBarrierCount;
-    (void)pImageMemoryBarriers;
-    note_command(FAKE_vkCmdPipelineBarrier, commandBuffer);
+    (void)pBufferMemoryBarriers, (void)pImageMemoryBarriers;
+    expect(dependencyFlags == 0 && memoryBarrierCount == 1 && bufferMemoryBarrierCount == 0 &&
+               imageMemoryBarrierCount == 0 && pMemoryBarriers[0].sType == VK_STRUCTURE_TYPE_MEMORY_BARRIER &&
+               pMemoryBarriers[0].pNext == NULL,
+           "vkCmdPipelineBarrier: not one memory barrier");
+    FakeCall *call = note_command(FAKE_vkCmdPipelineBarrier, commandBuffer);
+    call->stages[0] = srcStageMask;
+    call->stages[1] = dstStageMask;
+    call->accesses[0] = pMemoryBarriers[0].srcAccessMask;
+    call->accesses[1] = pMemoryBarriers[0].dstAccessMask;
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL fake_vkSetDebugUtilsObjectNameEXT(VkDevice device,

@@ -40,7 +40,7 @@ typedef enum FakeFunction {
 
 extern const char *const fake_function_names[FAKE_FUNCTION_COUNT];
 
-enum { FAKE_MOST_WRITES = 32, FAKE_MOST_CALLS = 64, FAKE_MOST_OBJECTS = 64, FAKE_MOST_SPECIALIZATIONS = 32 };
+enum { FAKE_MOST_WRITES = 32, FAKE_MOST_CALLS = 256, FAKE_MOST_OBJECTS = 64, FAKE_MOST_SPECIALIZATIONS = 32 };
 
 typedef struct FakeWrite {
     VkDescriptorSet set;
@@ -67,6 +67,8 @@ typedef struct FakeCall {
     uint32_t push_size; /* bytes, of a created pipeline layout and of vkCmdPushConstants */
     uint32_t push[32];
     uint32_t groups[3];
+    VkPipelineStageFlags stages[2]; /* of a barrier: source and destination */
+    VkAccessFlags accesses[2];      /* of its one memory barrier */
     uint32_t write_count;
     FakeWrite writes[FAKE_MOST_WRITES];
     char name[64];

@@ -1,5 +1,5 @@
-/* What kpoolCmdSeedTail records on a fake device: which commands, in which order, with which arguments; that a failure
- * records nothing; that recording allocates nothing. */
+/* What the kpoolCmd... functions record on a fake device: which commands, in which order, with which arguments; that a
+ * failure records nothing; that recording allocates nothing. seed_tail stands for what all of them share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,12 +20,38 @@ typedef struct PushConstants {
 #undef PUSH_FIELD
 } PushConstants;
 
+typedef KpoolResult (*Command)(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
+                               const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
+
+/* An operation, how often it dispatches, and which tensors it binds, by name. */
+typedef struct Operation {
+    KpoolOperation operation;
+    Command command;
+    uint32_t passes;
+    const char *tensors;
+} Operation;
+
+static const Operation operations[] = {
+    {KPOOL_OPERATION_SEED_TAIL, kpoolCmdSeedTail, 1,
+     " tail k gate input_row_offsets cache_lengths slot_idx status "},
+    {KPOOL_OPERATION_RING_CLOSE, kpoolCmdRingClose, 1,
+     " tail k gate input_row_offsets cache_lengths slot_idx status ape closed_pool closed_pooled "},
+    {KPOOL_OPERATION_COMPRESS, kpoolCmdCompress, 1,
+     " k gate input_row_offsets cache_lengths status ape pool_row_offsets pooled "},
+    {KPOOL_OPERATION_POOL_ROW_OFFSETS, kpoolCmdPoolRowOffsets, 1,
+     " input_row_offsets cache_lengths status pool_row_offsets "},
+    {KPOOL_OPERATION_EXPAND_TOPK, kpoolCmdExpandTopk, 1, " input_row_offsets cache_lengths status pool_ids out "},
+    {KPOOL_OPERATION_COPY_SLOTS, kpoolCmdCopySlots, 2, " tail status pairs scratch "},
+};
+enum { OPERATION_COUNT = sizeof operations / sizeof operations[0] };
+
 /* A context, a kernel and good arguments of one call, which a test then spoils. */
 typedef struct Rig {
     FakeVulkan fake;
     CountingAllocator allocator;
     KpoolContext context;
     KpoolKernel kernel;
+    Command command;
     VkCommandBuffer commandBuffer;
     VkDescriptorSet set;
     KpoolBindings bindings;
@@ -141,6 +167,11 @@ static void open_context(Rig *rig, KpoolBindingLayout layout, uint32_t flags)
 static void open_kernel(Rig *rig, const KpoolKernelCreateInfo *info, const KpoolCall *call)
 {
     assert_int_equal(kpoolCreateKernel(rig->context, info, &rig->kernel, NULL), KPOOL_SUCCESS);
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
+        if (operations[i].operation == info->operation) {
+            rig->command = operations[i].command;
+        }
+    }
     rig->call = *call;
     bind(rig);
     rig->fake.call_count = 0;
@@ -162,8 +193,8 @@ static KpoolResult record(Rig *rig, KpoolDiagnostic *diagnostic)
 {
     const uint32_t before = rig->allocator.allocations;
     heap_watch(0);
-    const KpoolResult result = kpoolCmdSeedTail(rig->commandBuffer, rig->kernel, rig->set, rig->bindings_argument,
-                                                rig->call_argument, diagnostic);
+    const KpoolResult result = rig->command(rig->commandBuffer, rig->kernel, rig->set, rig->bindings_argument,
+                                            rig->call_argument, diagnostic);
     const HeapCounts heap = heap_unwatch();
     assert_int_equal(heap.allocations, 0);
     assert_int_equal(rig->allocator.allocations, before);
@@ -181,52 +212,158 @@ static KpoolKernelCreateInfo kernel_info(KpoolType type, uint32_t alignment)
     };
 }
 
-static const KpoolCall plain_call = {.max_slots = 3, .requests = 5, .rows = 17};
+static KpoolKernelCreateInfo kernel_info_of(const Operation *operation)
+{
+    KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_BF16, 4);
+    info.operation = operation->operation;
+    if (info.operation == KPOOL_OPERATION_EXPAND_TOPK) {
+        info.topk = 3;
+    }
+    if (info.operation == KPOOL_OPERATION_EXPAND_TOPK || info.operation == KPOOL_OPERATION_POOL_ROW_OFFSETS) {
+        info.lanesPerItem = 64;
+        info.itemsPerGroup = 1;
+    }
+    return info;
+}
+
+static const KpoolCall plain_call = {.max_slots = 3, .requests = 5, .rows = 17, .pooled_rows = 6, .pair_count = 7};
 
 /* ------------------------------------------------------------------------------------ the commands */
 
-static void test_the_four_commands(void **state)
+static uint32_t collect_pipelines(const Rig *rig, uint64_t pipelines[2])
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rig->fake.call_count; i++) {
+        if (rig->fake.calls[i].function == FAKE_vkCreateComputePipelines) {
+            assert_in_range(count, 0, 1);
+            pipelines[count++] = rig->fake.calls[i].handle;
+        }
+    }
+    return count;
+}
+
+static bool binds(const Operation *operation, uint32_t tensor)
+{
+    char word[64];
+    snprintf(word, sizeof word, " %s ", name_of(tensor));
+    return strstr(operation->tensors, word) != NULL;
+}
+
+static uint32_t count_bindings(const Operation *operation, bool floor)
+{
+    bool groups[KPOOL_GROUP_COUNT] = {false};
+    uint32_t count = 0;
+    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+        if (binds(operation, tensor) && !(floor && groups[group_of(tensor)])) {
+            groups[group_of(tensor)] = true;
+            count++;
+        }
+    }
+    return count;
+}
+
+static void check_commands(const Operation *operation, bool floor, bool push)
+{
+    Rig rig;
+    open_context(&rig, floor ? KPOOL_BINDING_LAYOUT_FLOOR : KPOOL_BINDING_LAYOUT_WIDE,
+                 push ? KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT : 0);
+    const KpoolKernelCreateInfo info = kernel_info_of(operation);
+    open_kernel(&rig, &info, &plain_call);
+    kpoolDestroyKernel(rig.kernel);
+    rig.fake.call_count = 0;
+    assert_int_equal(kpoolCreateKernel(rig.context, &info, &rig.kernel, NULL), KPOOL_SUCCESS);
+    uint64_t pipelines[2];
+    assert_int_equal(collect_pipelines(&rig, pipelines), operation->passes);
+    uint64_t layout = 0;
+    for (uint32_t i = 0; i < rig.fake.call_count; i++) {
+        if (rig.fake.calls[i].function == FAKE_vkCreateComputePipelines) {
+            layout = (uint64_t)rig.fake.calls[i].layout;
+        }
+    }
+    /* Twice into one command buffer: nothing is remembered from one to the next. */
+    for (uint32_t time = 0; time < 2; time++) {
+        KpoolDiagnostic diagnostic = {.argument = "untouched"};
+        rig.fake.call_count = 0;
+        assert_int_equal(record(&rig, &diagnostic), KPOOL_SUCCESS);
+        assert_string_equal(diagnostic.argument, "untouched");
+        const FakeCall *calls = rig.fake.calls;
+        assert_int_equal(rig.fake.call_count, 4 + 3 * (operation->passes - 1));
+        assert_int_equal(calls[0].function, FAKE_vkCmdBindPipeline);
+        assert_int_equal(calls[0].handle, pipelines[0]);
+        assert_int_equal(calls[1].function, push ? FAKE_vkCmdPushDescriptorSetKHR : FAKE_vkCmdBindDescriptorSets);
+        assert_int_equal((uint64_t)calls[1].layout, layout);
+        if (push) {
+            assert_int_equal(calls[1].write_count, count_bindings(operation, floor));
+        } else {
+            assert_int_equal(calls[1].handle, (uint64_t)the_set());
+        }
+        assert_int_equal(calls[2].function, FAKE_vkCmdPushConstants);
+        assert_int_equal((uint64_t)calls[2].layout, layout);
+        assert_int_equal(calls[2].push_size, sizeof(PushConstants));
+        assert_int_equal(calls[3].function, FAKE_vkCmdDispatch);
+        uint32_t groups[3];
+        assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, NULL), KPOOL_SUCCESS);
+        assert_memory_equal(calls[3].groups, groups, sizeof groups);
+        for (uint32_t pass = 1; pass < operation->passes; pass++) {
+            const FakeCall *again = &calls[4 + 3 * (pass - 1)];
+            assert_int_equal(again[0].function, FAKE_vkCmdPipelineBarrier);
+            for (uint32_t side = 0; side < 2; side++) {
+                assert_int_equal(again[0].stages[side], VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+            }
+            assert_int_equal(again[0].accesses[0], VK_ACCESS_SHADER_WRITE_BIT);
+            assert_true((again[0].accesses[1] & VK_ACCESS_SHADER_READ_BIT) != 0);
+            assert_int_equal(again[1].function, FAKE_vkCmdBindPipeline);
+            assert_int_equal(again[1].handle, pipelines[pass]);
+            assert_int_equal(again[2].function, FAKE_vkCmdDispatch);
+            assert_memory_equal(again[2].groups, groups, sizeof groups);
+        }
+    }
+    close_rig(&rig);
+}
+
+static void test_commands_in_order(void **state)
 {
     (void)state;
-    for (uint32_t variant = 0; variant < 4; variant++) {
-        const bool floor = variant % 2 != 0;
-        const bool push = variant / 2 != 0;
-        Rig rig;
-        open_context(&rig, floor ? KPOOL_BINDING_LAYOUT_FLOOR : KPOOL_BINDING_LAYOUT_WIDE,
-                     push ? KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT : 0);
-        const uint64_t layout = rig.fake.calls[1].handle;
-        const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
-        open_kernel(&rig, &info, &plain_call);
-        uint64_t pipeline = 0;
-        for (uint32_t i = 0; i < rig.fake.object_count; i++) {
-            if (rig.fake.objects[i].type == VK_OBJECT_TYPE_PIPELINE) {
-                pipeline = rig.fake.objects[i].handle;
-            }
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
+        for (uint32_t variant = 0; variant < 4; variant++) {
+            check_commands(&operations[i], variant % 2 != 0, variant / 2 != 0);
         }
-        /* Twice into one command buffer: nothing is remembered from one to the next. */
-        for (uint32_t time = 0; time < 2; time++) {
-            KpoolDiagnostic diagnostic = {.argument = "untouched"};
+    }
+}
+
+/* What kpoolGetSizes gives a size is what the operation binds. */
+static void test_tensors_of_operations(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
+        const KpoolKernelCreateInfo info = kernel_info_of(&operations[i]);
+        KpoolBindings sizes;
+        assert_int_equal(kpoolGetSizes(&info, &plain_call, &sizes, NULL), KPOOL_SUCCESS);
+        for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+            assert_int_equal(range_of(&sizes, tensor)->size != 0, binds(&operations[i], tensor));
+        }
+    }
+}
+
+static void test_kernel_of_another_operation(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
+        Rig rig;
+        open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
+        const KpoolKernelCreateInfo info = kernel_info_of(&operations[i]);
+        open_kernel(&rig, &info, &plain_call);
+        for (uint32_t other = 0; other < OPERATION_COUNT; other++) {
+            rig.command = operations[other].command;
+            KpoolDiagnostic diagnostic = {0};
             rig.fake.call_count = 0;
-            assert_int_equal(record(&rig, &diagnostic), KPOOL_SUCCESS);
-            assert_string_equal(diagnostic.argument, "untouched");
-            const FakeCall *calls = rig.fake.calls;
-            assert_int_equal(rig.fake.call_count, 4);
-            assert_int_equal(calls[0].function, FAKE_vkCmdBindPipeline);
-            assert_int_equal(calls[0].handle, pipeline);
-            assert_int_equal(calls[1].function, push ? FAKE_vkCmdPushDescriptorSetKHR : FAKE_vkCmdBindDescriptorSets);
-            assert_int_equal((uint64_t)calls[1].layout, layout);
-            if (!push) {
-                assert_int_equal(calls[1].handle, (uint64_t)the_set());
+            if (other == i) {
+                assert_int_equal(record(&rig, &diagnostic), KPOOL_SUCCESS);
             } else {
-                assert_int_equal(calls[1].write_count, floor ? 3 : 7);
+                assert_int_equal(record(&rig, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+                assert_string_equal(diagnostic.argument, "kernel");
+                assert_int_equal(rig.fake.call_count, 0);
             }
-            assert_int_equal(calls[2].function, FAKE_vkCmdPushConstants);
-            assert_int_equal((uint64_t)calls[2].layout, layout);
-            assert_int_equal(calls[2].push_size, sizeof(PushConstants));
-            assert_int_equal(calls[3].function, FAKE_vkCmdDispatch);
-            assert_int_equal(calls[3].groups[0], 2);
-            assert_int_equal(calls[3].groups[1], 1);
-            assert_int_equal(calls[3].groups[2], 1);
         }
         close_rig(&rig);
     }
@@ -524,22 +661,67 @@ static void test_group_counts(void **state)
     }
 }
 
-static void test_no_requests_record_nothing(void **state)
+/* Workgroups of lanes x items, where the items are not requests, or not those alone. */
+static void test_group_counts_of_operations(void **state)
 {
     (void)state;
-    for (uint32_t flags = 0; flags <= KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT; flags++) {
+    static const struct {
+        KpoolOperation operation;
+        uint32_t lanes, items;
+        KpoolCall call;
+        uint32_t needed;
+    } cases[] = {
+        {KPOOL_OPERATION_RING_CLOSE, 16, 4, {.max_slots = 1, .requests = 9}, 3},
+        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 5, .pooled_rows = 9}, 3},
+        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 65}, 2},
+        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 64, .pooled_rows = 1}, 1},
+        {KPOOL_OPERATION_COMPRESS, 1, 1, {.pooled_rows = 65536}, 65536},
+        {KPOOL_OPERATION_POOL_ROW_OFFSETS, 64, 1, {.requests = 0}, 1},
+        {KPOOL_OPERATION_POOL_ROW_OFFSETS, 64, 1, {.requests = 100000}, 1},
+        {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.requests = 1, .rows = 7}, 7},
+        {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.requests = 65}, 2},
+        {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.rows = 262144}, 262144},
+        {KPOOL_OPERATION_COPY_SLOTS, 16, 4, {.max_slots = 1, .pair_count = 9, .requests = 1000}, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Rig rig;
-        open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, flags);
-        const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
-        open_kernel(&rig, &info, &plain_call);
-        rig.call.requests = 0;
-        assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
-        assert_int_equal(rig.fake.call_count, 0);
-        uint32_t groups[3] = {7, 7, 7};
+        open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
+        KpoolKernelCreateInfo info = {.operation = cases[i].operation,
+                                      .geometry = {.head_dim = 2, .kpool = 4, .type = KPOOL_TYPE_F32},
+                                      .lanesPerItem = cases[i].lanes,
+                                      .itemsPerGroup = cases[i].items,
+                                      .topk = 1};
+        open_kernel(&rig, &info, &cases[i].call);
+        uint32_t groups[3];
         assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, NULL), KPOOL_SUCCESS);
-        const uint32_t none[3] = {0, 0, 0};
-        assert_memory_equal(groups, none, sizeof none);
+        assert_in_range((uint64_t)groups[0] * groups[1], cases[i].needed, cases[i].needed + groups[1] - 1);
+        assert_in_range(groups[0], 1, 65535);
+        assert_int_equal(groups[2], 1);
         close_rig(&rig);
+    }
+}
+
+static void test_nothing_to_do_records_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
+        for (uint32_t flags = 0; flags <= KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT; flags++) {
+            Rig rig;
+            open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, flags);
+            const KpoolKernelCreateInfo info = kernel_info_of(&operations[i]);
+            open_kernel(&rig, &info, &plain_call);
+            rig.call = (KpoolCall){.max_slots = 3};
+            assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+            /* Its one entry is written whatever the call holds. */
+            const bool always = info.operation == KPOOL_OPERATION_POOL_ROW_OFFSETS;
+            assert_int_equal(rig.fake.call_count, always ? 4 : 0);
+            uint32_t groups[3] = {7, 7, 7};
+            assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, NULL), KPOOL_SUCCESS);
+            for (uint32_t dimension = 0; dimension < 3; dimension++) {
+                assert_int_equal(groups[dimension], always ? 1 : 0);
+            }
+            close_rig(&rig);
+        }
     }
 }
 
@@ -756,12 +938,12 @@ static void test_strides_keep_words(void **state)
 static void test_wrong_ranges(void **state)
 {
     (void)state;
-    for (uint32_t variant = 0; variant < 4; variant++) {
+    for (uint32_t variant = 0; variant < 4 * OPERATION_COUNT; variant++) {
         const bool floor = variant % 2 != 0;
         Rig rig;
         open_context(&rig, floor ? KPOOL_BINDING_LAYOUT_FLOOR : KPOOL_BINDING_LAYOUT_WIDE,
-                     variant / 2 != 0 ? KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT : 0);
-        const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_BF16, 4);
+                     variant / 2 % 2 != 0 ? KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT : 0);
+        const KpoolKernelCreateInfo info = kernel_info_of(&operations[variant / 4]);
         open_kernel(&rig, &info, &plain_call);
         for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
             KpoolRange *range = range_of(&rig.bindings, tensor);
@@ -784,10 +966,10 @@ static void test_wrong_ranges(void **state)
             range->size = (VkDeviceSize)UINT32_MAX + 1;
             assert_refused(&rig, KPOOL_ERROR_LIMIT, name);
             *range = good;
-            range->offset = UINT64_MAX - good.size + 1 - (UINT64_MAX - good.size + 1) % 256 + 256;
-            if (range->offset > UINT64_MAX - good.size) {
-                assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, name);
-            }
+            /* The last multiple of every alignment: the range runs past 64 bits. */
+            range->offset = UINT64_MAX - 255;
+            range->size = good.size > 256 ? good.size : 512;
+            assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, name);
             /* 2 is no multiple of the device's alignment, nor of a word. */
             *range = good;
             range->offset += 2;
@@ -932,13 +1114,16 @@ static void test_get_group_count_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_four_commands),
+        cmocka_unit_test(test_commands_in_order),
+        cmocka_unit_test(test_tensors_of_operations),
+        cmocka_unit_test(test_kernel_of_another_operation),
         cmocka_unit_test(test_descriptors),
         cmocka_unit_test(test_push_constants_wide),
         cmocka_unit_test(test_push_constants_floor),
         cmocka_unit_test(test_floor_spans_unused_ranges),
         cmocka_unit_test(test_group_counts),
-        cmocka_unit_test(test_no_requests_record_nothing),
+        cmocka_unit_test(test_group_counts_of_operations),
+        cmocka_unit_test(test_nothing_to_do_records_nothing),
         cmocka_unit_test(test_no_rows_still_record),
         cmocka_unit_test(test_wrong_arguments),
         cmocka_unit_test(test_strides_keep_words),

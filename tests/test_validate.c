@@ -1,4 +1,5 @@
-/* kpoolValidate: the rules of one call's index arrays, each named by request, and counted as the device counts. */
+/* The host's side of one call's index arrays: kpoolValidate and kpoolValidatePairs name each fault and count as the
+ * device counts; kpoolPoolRowOffsets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -186,12 +187,125 @@ static void test_random_calls(void **state)
     assert_in_range(clean, 1000, 19000);
 }
 
+/* ------------------------------------------------------------------------------------------- pairs */
+
+static void test_pairs(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t count;
+        uint32_t pairs[8];
+        uint32_t out_of_range;
+        const char *beginning; /* of the sentence; NULL: good */
+    } pair_cases[] = {
+        {0, {0}, 0, NULL},
+        {3, {0, 1, 1, 2, 2, 3}, 0, NULL},
+        {2, {0, 1, 1, 0}, 0, NULL},
+        {2, {0, 1, 0, 2}, 0, NULL},
+        {2, {9, 9, UINT32_MAX, UINT32_MAX}, 0, NULL},
+        {2, {1, 1, 0, 1}, 0, NULL},
+        {2, {0, 1, 4, 2}, 1, "pair 1:"},
+        {2, {0, 4, 0, UINT32_MAX}, 2, "pair 0:"},
+        {3, {0, 3, 1, 2, 2, 3}, 0, "pairs 0 and 2:"},
+        {3, {4, 3, 1, 2, 2, 3}, 1, "pair 0:"},
+    };
+    for (size_t i = 0; i < sizeof pair_cases / sizeof pair_cases[0]; i++) {
+        const KpoolCall call = {.max_slots = 4, .pair_count = pair_cases[i].count};
+        uint32_t status[KPOOL_STATUS_COUNT] = {0};
+        KpoolDiagnostic diagnostic = {.argument = "untouched"};
+        const KpoolResult result = kpoolValidatePairs(&call, pair_cases[i].pairs, status, &diagnostic);
+        assert_int_equal(result, pair_cases[i].beginning != NULL ? KPOOL_ERROR_INVALID_DATA : KPOOL_SUCCESS);
+        for (uint32_t s = 0; s < KPOOL_STATUS_COUNT; s++) {
+            assert_int_equal(status[s], s == KPOOL_STATUS_PAIR_RANGE ? pair_cases[i].out_of_range : 0);
+        }
+        if (pair_cases[i].beginning != NULL) {
+            assert_string_equal(diagnostic.argument, "pairs");
+            assert_int_equal(strncmp(diagnostic.message, pair_cases[i].beginning, strlen(pair_cases[i].beginning)), 0);
+        } else {
+            assert_string_equal(diagnostic.argument, "untouched");
+        }
+        assert_int_equal(kpoolValidatePairs(&call, pair_cases[i].pairs, NULL, NULL), result);
+    }
+    const KpoolCall call = {.max_slots = 4, .pair_count = 1};
+    const KpoolCall none = {.max_slots = 4};
+    KpoolDiagnostic diagnostic = {0};
+    assert_int_equal(kpoolValidatePairs(NULL, pair_cases[0].pairs, NULL, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(diagnostic.argument, "call");
+    assert_int_equal(kpoolValidatePairs(&call, NULL, NULL, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(diagnostic.argument, "pairs");
+    assert_int_equal(kpoolValidatePairs(&none, NULL, NULL, NULL), KPOOL_SUCCESS);
+}
+
+/* -------------------------------------------------------------------------------- pool_row_offsets */
+
+static void test_pool_row_offsets(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t kpool;
+        KpoolCall call;
+        uint32_t off[MOST_REQUESTS + 1];
+        uint32_t lengths[MOST_REQUESTS];
+        uint32_t expected[MOST_REQUESTS + 1];
+        uint32_t status[4];
+    } offsets_cases[] = {
+        {4, {.requests = 0}, {0}, {0}, {0}, {0}},
+        /* 9 tokens from 0: pools 0 and 1. 9 from 3: 1 and 2. 3 from 0: none. 1 from 7: 8 tokens, none all new. */
+        {4, {.requests = 4, .rows = 22}, {0, 9, 18, 21, 22}, {0, 3, 0, 7}, {0, 2, 4, 4, 4}, {0}},
+        {1, {.requests = 2, .rows = 5}, {0, 2, 5}, {7, 0}, {0, 2, 5}, {0}},
+        {128, {.requests = 2, .rows = 256}, {0, 128, 256}, {0, 1}, {0, 1, 1}, {0}},
+        /* Dropped requests own none, empty ones neither. */
+        {4, {.requests = 5, .rows = 20}, {8, 4, 4, 12, 21, 20}, {0, 0, 0, 0, 0}, {0, 0, 0, 2, 2, 2}, {2, 1}},
+        {4, {.requests = 2, .rows = 16}, {0, 8, 16}, {UINT32_MAX - 7, UINT32_MAX - 8}, {0, 0, 1}, {0, 0, 0, 1}},
+    };
+    for (size_t i = 0; i < sizeof offsets_cases / sizeof offsets_cases[0]; i++) {
+        const KpoolCall *call = &offsets_cases[i].call;
+        uint32_t made[MOST_REQUESTS + 2];
+        memset(made, 0x5a, sizeof made);
+        uint32_t status[KPOOL_STATUS_COUNT] = {0};
+        assert_int_equal(kpoolPoolRowOffsets(offsets_cases[i].kpool, call, offsets_cases[i].off,
+                                             offsets_cases[i].lengths, made, status, NULL),
+                         KPOOL_SUCCESS);
+        assert_memory_equal(made, offsets_cases[i].expected, (call->requests + 1) * sizeof made[0]);
+        assert_int_equal(made[call->requests + 1], 0x5a5a5a5a);
+        assert_memory_equal(status, offsets_cases[i].status, sizeof offsets_cases[i].status);
+    }
+    const KpoolCall call = {.requests = 1, .rows = 4};
+    const uint32_t off[2] = {0, 4};
+    const uint32_t lengths[1] = {0};
+    uint32_t made[2];
+    const struct {
+        uint32_t kpool;
+        const KpoolCall *call;
+        const uint32_t *off, *lengths;
+        uint32_t *made;
+        const char *argument;
+    } refused[] = {
+        {0, &call, off, lengths, made, "kpool"},
+        {129, &call, off, lengths, made, "kpool"},
+        {4, NULL, off, lengths, made, "call"},
+        {4, &call, NULL, lengths, made, "input_row_offsets"},
+        {4, &call, off, NULL, made, "cache_lengths"},
+        {4, &call, off, lengths, NULL, "pool_row_offsets"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        KpoolDiagnostic diagnostic = {0};
+        assert_int_equal(kpoolPoolRowOffsets(refused[i].kpool, refused[i].call, refused[i].off, refused[i].lengths,
+                                             refused[i].made, NULL, &diagnostic),
+                         KPOOL_ERROR_INVALID_ARGUMENT);
+        assert_string_equal(diagnostic.argument, refused[i].argument);
+        assert_non_null(strstr(diagnostic.message, refused[i].argument));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_null_arguments),
         cmocka_unit_test(test_random_calls),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_pool_row_offsets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
