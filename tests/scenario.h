@@ -32,7 +32,8 @@ void scenario_free_images(TensorImages *images);
 /* input_row_offsets from a first row and counts of tokens; images are allocated. */
 void scenario_set_tokens(Scenario *scenario, uint32_t first_row, const uint32_t *tokens);
 
-/* Runs it on the device, and compares all images with expected, bit for bit; the guards are checked too. */
+/* Runs it on the device, and compares all images with expected, bit for bit, but for those that are NULL there; the
+ * guards are checked too. */
 void scenario_run(Scenario *scenario, Gpu *gpu, const TensorImages *expected);
 
 /* Opens the device that the environment names, in each binding layout and with push descriptors where the device

@@ -3,6 +3,8 @@
 #ifndef KPOOL_TOOL_REFERENCE_H
 #define KPOOL_TOOL_REFERENCE_H
 
+#include <stdbool.h>
+
 #include "kpool/kpool.h"
 
 /* geometry.ring may be 0. status may be NULL. Index arrays start at their own first element: the bases of
@@ -11,7 +13,33 @@ void reference_seed_tail(const KpoolGeometry *geometry, const KpoolCall *call, v
                          const void *gate, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
                          const uint32_t *slot_idx, uint32_t *status);
 
-/* The index in status of the cause that drops request r, -1 for an empty request, -2 for one to be served. */
+/* before is the ring's image before the copies, after the same image, changed here. pairs is [pair_count, 2]. */
+void reference_copy_slots(const KpoolGeometry *geometry, const KpoolCall *call, const void *before, void *after,
+                          const uint32_t *pairs, uint32_t *status);
+
+/* info says geometry, pooled_type and numerics. closed_pooled is an image, base and strides included; closed_pool and
+ * ape start at their first element. */
+void reference_ring_close(const KpoolKernelCreateInfo *info, const KpoolCall *call, const void *tail, const void *k,
+                          const void *gate, const float *ape, const uint32_t *input_row_offsets,
+                          const uint32_t *cache_lengths, const uint32_t *slot_idx, int32_t *closed_pool,
+                          void *closed_pooled, uint32_t *status);
+
+/* pooled is an image, base and strides included. Rows are counted and left alone as section 5 says. */
+void reference_compress(const KpoolKernelCreateInfo *info, const KpoolCall *call, const void *k, const void *gate,
+                        const float *ape, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
+                        const uint32_t *pool_row_offsets, void *pooled, uint32_t *status);
+
+/* pool_row_offsets is [requests + 1]. Reads call's requests and rows only. */
+void reference_pool_row_offsets(uint32_t kpool, const KpoolCall *call, const uint32_t *input_row_offsets,
+                                const uint32_t *cache_lengths, uint32_t *pool_row_offsets, uint32_t *status);
+
+/* pool_ids is [rows, topk], out [rows, topk * kpool + (kpool - 1 with tail)]. */
+void reference_expand_topk(uint32_t kpool, uint32_t topk, KpoolTopkLayout layout, bool with_tail,
+                           const KpoolCall *call, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
+                           const int32_t *pool_ids, int32_t *out, uint32_t *status);
+
+/* The index in status of the cause that drops request r, -1 for an empty request, -2 for one to be served. slot_idx
+ * is NULL for an operation without slots. */
 int reference_judge(uint32_t rows, uint32_t max_slots, const uint32_t *input_row_offsets,
                     const uint32_t *cache_lengths, const uint32_t *slot_idx, uint32_t r);
 
