@@ -137,10 +137,9 @@ static VKAPI_ATTR void VKAPI_CALL fake_vkGetPhysicalDeviceProperties(VkPhysicalD
     *pProperties = current->properties;
 }
 
-static VKAPI_ATTR VkResult VKAPI_CALL fake_vkCreateDescriptorSetLayout(VkDevice device,
-                                                                       const VkDescriptorSetLayoutCreateInfo *pCreateInfo,
-                                                                       const VkAllocationCallbacks *pAllocator,
-                                                                       VkDescriptorSetLayout *pSetLayout)
+static VKAPI_ATTR VkResult VKAPI_CALL fake_vkCreateDescriptorSetLayout(
+    VkDevice device, const VkDescriptorSetLayoutCreateInfo *pCreateInfo, const VkAllocationCallbacks *pAllocator,
+    VkDescriptorSetLayout *pSetLayout)
 {
     expect(pCreateInfo->sType == VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO && pCreateInfo->pNext == NULL,
            "vkCreateDescriptorSetLayout: sType or pNext");

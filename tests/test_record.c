@@ -201,6 +201,23 @@ static KpoolResult record(Rig *rig, KpoolDiagnostic *diagnostic)
     return result;
 }
 
+static void assert_refused(Rig *rig, KpoolResult result, const char *argument)
+{
+    KpoolDiagnostic diagnostic = {0};
+    const KpoolResult got = record(rig, &diagnostic);
+    if (got != result) {
+        fail_msg("%s: %s (%s), expected %s", argument, kpoolResultString(got), diagnostic.message,
+                 kpoolResultString(result));
+    }
+    assert_int_equal(diagnostic.result, result);
+    assert_int_equal(diagnostic.vkResult, VK_SUCCESS);
+    assert_string_equal(diagnostic.argument, argument);
+    assert_non_null(strstr(diagnostic.message, argument));
+    assert_in_range(strlen(diagnostic.message), strlen(argument) + 5, sizeof diagnostic.message - 2);
+    assert_int_equal(record(rig, NULL), result);
+    assert_int_equal(rig->fake.call_count, 0);
+}
+
 static KpoolKernelCreateInfo kernel_info(KpoolType type, uint32_t alignment)
 {
     return (KpoolKernelCreateInfo){
@@ -734,6 +751,8 @@ static void test_no_rows_still_record(void **state)
     open_kernel(&rig, &info, &plain_call);
     rig.call.rows = 0;
     rig.bindings.k.size = 4;
+    rig.bindings.gate.size = 3; /* even what is never read is a descriptor of at least a word */
+    assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, "gate");
     rig.bindings.gate.size = 4;
     assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
     assert_int_equal(rig.fake.call_count, 4);
@@ -741,23 +760,6 @@ static void test_no_rows_still_record(void **state)
 }
 
 /* ---------------------------------------------------------------------------------------- failures */
-
-static void assert_refused(Rig *rig, KpoolResult result, const char *argument)
-{
-    KpoolDiagnostic diagnostic = {0};
-    const KpoolResult got = record(rig, &diagnostic);
-    if (got != result) {
-        fail_msg("%s: %s (%s), expected %s", argument, kpoolResultString(got), diagnostic.message,
-                 kpoolResultString(result));
-    }
-    assert_int_equal(diagnostic.result, result);
-    assert_int_equal(diagnostic.vkResult, VK_SUCCESS);
-    assert_string_equal(diagnostic.argument, argument);
-    assert_non_null(strstr(diagnostic.message, argument));
-    assert_in_range(strlen(diagnostic.message), strlen(argument) + 5, sizeof diagnostic.message - 2);
-    assert_int_equal(record(rig, NULL), result);
-    assert_int_equal(rig->fake.call_count, 0);
-}
 
 typedef struct ArgumentCase {
     void (*spoil)(Rig *rig);

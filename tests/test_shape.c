@@ -269,8 +269,9 @@ static void test_null_arguments(void **state)
         KpoolBindings *sizes;
         const char *argument;
     } cases[] = {
-        {NULL, &call, &sizes, "createInfo"}, {&info, NULL, &sizes, "call"},           {&info, &call, NULL, "sizes"},
-        {&none, &call, &sizes, "operation"}, {&info, &no_slots, &sizes, "max_slots"}, {&info, &chained, &sizes, "call.pNext"},
+        {NULL, &call, &sizes, "createInfo"}, {&info, NULL, &sizes, "call"},
+        {&info, &call, NULL, "sizes"},       {&none, &call, &sizes, "operation"},
+        {&info, &no_slots, &sizes, "max_slots"}, {&info, &chained, &sizes, "call.pNext"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         KpoolDiagnostic diagnostic = {0};
