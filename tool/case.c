@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference.h"
+#include "case_places.h"
 
 /* ------------------------------------------------------------------------------ the table ------- */
 
@@ -16,26 +16,30 @@ typedef struct Extent {
 } Extent;
 
 typedef enum Element {
-    ELEMENT_TYPE,  /* F32, F16 or BF16, the same for all such tensors of a case */
+    ELEMENT_TYPE,   /* F32, F16 or BF16, the same for all such tensors of a case */
+    ELEMENT_POOLED, /* the same of those that hold pooled keys; pooled_dtype, or ELEMENT_TYPE's */
     ELEMENT_F32,
-    ELEMENT_INDEX, /* U32 or non-negative I32 */
+    ELEMENT_INDEX,  /* U32 or non-negative I32 */
+    ELEMENT_I32,
 } Element;
 
 typedef enum Role {
     ROLE_AGREES,  /* not used, but its shape must agree where it is present */
-    ROLE_READ,    /* must come back unchanged, padding included */
-    ROLE_CHANGED, /* may have expected.<name>; its padding must come back unchanged */
+    ROLE_READ,    /* must be present, and come back unchanged, padding included */
+    ROLE_CHANGED, /* must be present; may have expected.<name>; its padding must come back unchanged */
+    ROLE_COUNTED, /* the same, and zeros where the file lacks it */
+    ROLE_MADE,    /* the same, and a pattern where the file lacks it, which must survive where nothing is made */
+    ROLE_LENT,    /* of no meaning, and not in the file */
 } Role;
 
 struct CaseTensorRule {
     const char *name;
     Role role;
-    bool optional; /* zeros where the file lacks it */
     Element element;
     uint32_t rank;
     Extent shape[4];
-    /* Names the place of an element of the dense tensor. */
-    void (*name_place)(const Case *made, uint64_t element, char *text, size_t size);
+    CaseNamePlace *name_place; /* of what the operation changes */
+    CaseFindPool *find_pool;   /* of rows of keys, which the operation makes one by one; NULL: it makes everything */
 };
 
 struct CaseRule {
@@ -45,25 +49,57 @@ struct CaseRule {
     CaseTensorRule tensors[CASE_MOST_TENSORS];
 };
 
-static void name_place_in_tail(const Case *made, uint64_t element, char *text, size_t size);
-static void name_place_in_list(const Case *made, uint64_t element, char *text, size_t size);
+#define TENSOR_TAIL(role, name_place) \
+    {"tail", role, ELEMENT_TYPE, 4, {{'S', 0}, {0, 2}, {'R', 0}, {'D', 0}}, name_place, NULL}
+#define TENSOR_K(role) {"k", role, ELEMENT_TYPE, 2, {{'T', 0}, {'D', 0}}, NULL, NULL}
+#define TENSOR_GATE(role) {"gate", role, ELEMENT_TYPE, 2, {{'T', 0}, {'D', 0}}, NULL, NULL}
+#define TENSOR_APE(role) {"ape", role, ELEMENT_F32, 2, {{'P', 0}, {'D', 0}}, NULL, NULL}
+#define TENSOR_INPUT_ROW_OFFSETS {"input_row_offsets", ROLE_READ, ELEMENT_INDEX, 1, {{'B', 1}}, NULL, NULL}
+#define TENSOR_CACHE_LENGTHS {"cache_lengths", ROLE_READ, ELEMENT_INDEX, 1, {{'B', 0}}, NULL, NULL}
+#define TENSOR_SLOT_IDX {"slot_idx", ROLE_READ, ELEMENT_INDEX, 1, {{'B', 0}}, NULL, NULL}
+#define TENSOR_POOL_ROW_OFFSETS(role) \
+    {"pool_row_offsets", role, ELEMENT_INDEX, 1, {{'B', 1}}, case_name_in_offsets, NULL}
+#define TENSOR_CLOSED_POOL {"closed_pool", ROLE_MADE, ELEMENT_I32, 1, {{'B', 0}}, case_name_in_requests, NULL}
+#define TENSOR_CLOSED_POOLED                                                                             \
+    {"closed_pooled", ROLE_MADE, ELEMENT_POOLED, 2, {{'B', 0}, {'D', 0}}, case_name_in_closed_pooled, \
+     case_find_closed}
+#define TENSOR_POOLED \
+    {"pooled", ROLE_MADE, ELEMENT_POOLED, 2, {{'M', 0}, {'D', 0}}, case_name_in_pooled, case_find_pooled}
+#define TENSOR_POOL_IDS {"pool_ids", ROLE_READ, ELEMENT_I32, 2, {{'T', 0}, {'K', 0}}, NULL, NULL}
+#define TENSOR_OUT {"out", ROLE_MADE, ELEMENT_I32, 2, {{'T', 0}, {'W', 0}}, case_name_in_out, NULL}
+#define TENSOR_PAIRS {"pairs", ROLE_READ, ELEMENT_INDEX, 2, {{'N', 0}, {0, 2}}, NULL, NULL}
+#define TENSOR_SCRATCH {"scratch", ROLE_LENT, ELEMENT_TYPE, 0, {{0, 0}}, NULL, NULL}
+#define TENSOR_STATUS {"status", ROLE_COUNTED, ELEMENT_INDEX, 1, {{0, KPOOL_STATUS_COUNT}}, case_name_in_list, NULL}
 
-#define TENSOR_TAIL(role) \
-    {"tail", role, false, ELEMENT_TYPE, 4, {{'S', 0}, {0, 2}, {'R', 0}, {'D', 0}}, name_place_in_tail}
-#define TENSOR_K {"k", ROLE_READ, false, ELEMENT_TYPE, 2, {{'T', 0}, {'D', 0}}, NULL}
-#define TENSOR_GATE {"gate", ROLE_READ, false, ELEMENT_TYPE, 2, {{'T', 0}, {'D', 0}}, NULL}
-#define TENSOR_APE(role, optional) {"ape", role, optional, ELEMENT_F32, 2, {{'P', 0}, {'D', 0}}, NULL}
-#define TENSOR_INPUT_ROW_OFFSETS {"input_row_offsets", ROLE_READ, false, ELEMENT_INDEX, 1, {{'B', 1}}, NULL}
-#define TENSOR_CACHE_LENGTHS {"cache_lengths", ROLE_READ, false, ELEMENT_INDEX, 1, {{'B', 0}}, NULL}
-#define TENSOR_SLOT_IDX {"slot_idx", ROLE_READ, false, ELEMENT_INDEX, 1, {{'B', 0}}, NULL}
-#define TENSOR_STATUS \
-    {"status", ROLE_CHANGED, true, ELEMENT_INDEX, 1, {{0, KPOOL_STATUS_COUNT}}, name_place_in_list}
-
+/* What is made comes after what says how to compare it: closed_pool before closed_pooled. */
 static const CaseRule rules[] = {
     {"seed_tail", KPOOL_OPERATION_SEED_TAIL, 8,
-     {TENSOR_TAIL(ROLE_CHANGED), TENSOR_K, TENSOR_GATE, TENSOR_INPUT_ROW_OFFSETS, TENSOR_CACHE_LENGTHS,
-      TENSOR_SLOT_IDX, TENSOR_STATUS, TENSOR_APE(ROLE_AGREES, true)}},
+     {TENSOR_TAIL(ROLE_CHANGED, case_name_in_seeded_tail), TENSOR_K(ROLE_READ), TENSOR_GATE(ROLE_READ),
+      TENSOR_INPUT_ROW_OFFSETS, TENSOR_CACHE_LENGTHS, TENSOR_SLOT_IDX, TENSOR_STATUS, TENSOR_APE(ROLE_AGREES)}},
+    {"ring_close", KPOOL_OPERATION_RING_CLOSE, 10,
+     {TENSOR_TAIL(ROLE_READ, NULL), TENSOR_K(ROLE_READ), TENSOR_GATE(ROLE_READ), TENSOR_APE(ROLE_READ),
+      TENSOR_INPUT_ROW_OFFSETS, TENSOR_CACHE_LENGTHS, TENSOR_SLOT_IDX, TENSOR_CLOSED_POOL, TENSOR_CLOSED_POOLED,
+      TENSOR_STATUS}},
+    {"compress", KPOOL_OPERATION_COMPRESS, 9,
+     {TENSOR_K(ROLE_READ), TENSOR_GATE(ROLE_READ), TENSOR_APE(ROLE_READ), TENSOR_INPUT_ROW_OFFSETS,
+      TENSOR_CACHE_LENGTHS, TENSOR_POOL_ROW_OFFSETS(ROLE_READ), TENSOR_POOLED, TENSOR_STATUS,
+      TENSOR_TAIL(ROLE_AGREES, NULL)}},
+    {"pool_row_offsets", KPOOL_OPERATION_POOL_ROW_OFFSETS, 8,
+     {TENSOR_INPUT_ROW_OFFSETS, TENSOR_CACHE_LENGTHS, TENSOR_POOL_ROW_OFFSETS(ROLE_MADE), TENSOR_STATUS,
+      TENSOR_K(ROLE_AGREES), TENSOR_GATE(ROLE_AGREES), TENSOR_APE(ROLE_AGREES), TENSOR_TAIL(ROLE_AGREES, NULL)}},
+    {"expand_topk", KPOOL_OPERATION_EXPAND_TOPK, 7,
+     {TENSOR_POOL_IDS, TENSOR_INPUT_ROW_OFFSETS, TENSOR_CACHE_LENGTHS, TENSOR_OUT, TENSOR_STATUS,
+      TENSOR_APE(ROLE_AGREES), TENSOR_TAIL(ROLE_AGREES, NULL)}},
+    {"copy_slots", KPOOL_OPERATION_COPY_SLOTS, 5,
+     {TENSOR_TAIL(ROLE_CHANGED, case_name_in_copied_tail), TENSOR_PAIRS, TENSOR_STATUS, TENSOR_SCRATCH,
+      TENSOR_APE(ROLE_AGREES)}},
 };
+
+/* May have expected.<name>, and is written out. */
+static bool is_result(const CaseTensorRule *rule)
+{
+    return rule->role == ROLE_CHANGED || rule->role == ROLE_COUNTED || rule->role == ROLE_MADE;
+}
 
 /* The metadata that KpoolCall takes as they are: elements. */
 typedef struct CallOption {
@@ -113,11 +149,16 @@ static size_t find_size(const KpoolBindings *sizes, const char *name)
 /* ---------------------------------------------------------------------------- agreement -------- */
 
 /* What the symbols stand for: each is bound by the first that names it, and must agree ever after. */
+typedef struct AgreedType {
+    SafetensorsType type;
+    const char *source; /* NULL: not bound */
+} AgreedType;
+
 typedef struct Agreement {
     uint64_t values['Z' - 'A' + 1];
     const char *sources['Z' - 'A' + 1]; /* NULL: not bound */
-    SafetensorsType type;
-    const char *type_source;
+    AgreedType type;
+    AgreedType pooled;
 } Agreement;
 
 static uint64_t *value_of(Agreement *agreement, char symbol)
@@ -186,32 +227,35 @@ static bool agree_on_shape(const CaseTensorRule *rule, const SafetensorsTensor *
     return true;
 }
 
-static bool agree_on_element(Element element, const SafetensorsTensor *tensor, Agreement *agreement,
-                             Complaint *complaint)
+static bool agree_on_type(const SafetensorsTensor *tensor, AgreedType *agreed, Complaint *complaint)
 {
     const char *type = safetensors_type_name(tensor->type);
-    switch (element) {
-    case ELEMENT_TYPE:
-        if (tensor->type != SAFETENSORS_F32 && tensor->type != SAFETENSORS_F16 && tensor->type != SAFETENSORS_BF16) {
-            return complain(complaint, "%s: dtype is %s, must be F32, F16 or BF16", tensor->name, type);
-        }
-        if (agreement->type_source == NULL) {
-            agreement->type = tensor->type;
-            agreement->type_source = tensor->name;
-        } else if (tensor->type != agreement->type) {
-            return complain(complaint, "%s: dtype is %s, must be %s as in %s", tensor->name, type,
-                            safetensors_type_name(agreement->type), agreement->type_source);
-        }
-        return true;
-    case ELEMENT_F32:
-        return tensor->type == SAFETENSORS_F32
-                   ? true
-                   : complain(complaint, "%s: dtype is %s, must be F32", tensor->name, type);
-    case ELEMENT_INDEX:
-        break;
+    if (tensor->type != SAFETENSORS_F32 && tensor->type != SAFETENSORS_F16 && tensor->type != SAFETENSORS_BF16) {
+        return complain(complaint, "%s: dtype is %s, must be F32, F16 or BF16", tensor->name, type);
     }
+    if (agreed->source == NULL) {
+        *agreed = (AgreedType){tensor->type, tensor->name};
+    } else if (tensor->type != agreed->type) {
+        return complain(complaint, "%s: dtype is %s, must be %s as in %s", tensor->name, type,
+                        safetensors_type_name(agreed->type), agreed->source);
+    }
+    return true;
+}
+
+/* type unless said. */
+static AgreedType *pooled_of(Agreement *agreement)
+{
+    if (agreement->pooled.source == NULL) {
+        agreement->pooled = agreement->type;
+    }
+    return &agreement->pooled;
+}
+
+static bool agree_on_index(const SafetensorsTensor *tensor, Complaint *complaint)
+{
     if (tensor->type != SAFETENSORS_U32 && tensor->type != SAFETENSORS_I32) {
-        return complain(complaint, "%s: dtype is %s, must be U32 or I32", tensor->name, type);
+        return complain(complaint, "%s: dtype is %s, must be U32 or I32", tensor->name,
+                        safetensors_type_name(tensor->type));
     }
     for (size_t i = 0; i < tensor->size / 4 && tensor->type == SAFETENSORS_I32; i++) {
         int32_t value;
@@ -219,6 +263,28 @@ static bool agree_on_element(Element element, const SafetensorsTensor *tensor, A
         if (value < 0) {
             return complain(complaint, "%s: element %zu is %d, must not be negative", tensor->name, i, value);
         }
+    }
+    return true;
+}
+
+static bool agree_on_element(Element element, const SafetensorsTensor *tensor, Agreement *agreement,
+                             Complaint *complaint)
+{
+    switch (element) {
+    case ELEMENT_TYPE:
+        return agree_on_type(tensor, &agreement->type, complaint);
+    case ELEMENT_POOLED:
+        return agree_on_type(tensor, pooled_of(agreement), complaint);
+    case ELEMENT_INDEX:
+        return agree_on_index(tensor, complaint);
+    case ELEMENT_F32:
+    case ELEMENT_I32:
+        break;
+    }
+    const SafetensorsType wanted = element == ELEMENT_F32 ? SAFETENSORS_F32 : SAFETENSORS_I32;
+    if (tensor->type != wanted) {
+        return complain(complaint, "%s: dtype is %s, must be %s", tensor->name, safetensors_type_name(tensor->type),
+                        safetensors_type_name(wanted));
     }
     return true;
 }
@@ -254,19 +320,64 @@ static bool read_option(const Safetensors *file, const char *key, uint64_t most,
     return true;
 }
 
-static bool read_options(const Safetensors *file, KpoolCall *call, uint64_t *rollback, Agreement *agreement,
+/* One of two or three words. Leaves *chosen alone where the key is absent. */
+static bool read_choice(const Safetensors *file, const char *key, const char *const words[3], uint32_t *chosen,
+                        Complaint *complaint)
+{
+    const char *text = safetensors_metadata(file, key);
+    if (text == NULL) {
+        return true;
+    }
+    for (uint32_t i = 0; i < 3 && words[i] != NULL; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *chosen = i;
+            return true;
+        }
+    }
+    return complain(complaint, "%s: is '%s', must be %s%s%s or %s", key, text, words[0], words[2] != NULL ? ", " : "",
+                    words[2] != NULL ? words[1] : "", words[2] != NULL ? words[2] : words[1]);
+}
+
+static bool read_choices(const Safetensors *file, KpoolKernelCreateInfo *kernel, Agreement *agreement,
                          Complaint *complaint)
 {
+    static const char *const layouts[3] = {"fixed", "compact"};
+    static const char *const numerics[3] = {"exact", "fast"};
+    static const char *const dtypes[3] = {"F32", "F16", "BF16"};
+    static const SafetensorsType types[3] = {SAFETENSORS_F32, SAFETENSORS_F16, SAFETENSORS_BF16};
+    uint32_t layout = 0;
+    uint32_t numeric = 0;
+    uint32_t dtype = 0;
+    if (!read_choice(file, "layout", layouts, &layout, complaint) ||
+        !read_choice(file, "numerics", numerics, &numeric, complaint) ||
+        !read_choice(file, "pooled_dtype", dtypes, &dtype, complaint)) {
+        return false;
+    }
+    kernel->topk_layout = layout == 0 ? KPOOL_TOPK_LAYOUT_FIXED : KPOOL_TOPK_LAYOUT_COMPACT;
+    kernel->numerics = numeric == 0 ? KPOOL_NUMERICS_EXACT : KPOOL_NUMERICS_FAST;
+    if (safetensors_metadata(file, "pooled_dtype") != NULL) {
+        agreement->pooled = (AgreedType){types[dtype], "pooled_dtype"};
+    }
+    return true;
+}
+
+static bool read_options(const Safetensors *file, Case *made, Agreement *agreement, Complaint *complaint)
+{
     for (size_t i = 0; i < CALL_OPTION_COUNT; i++) {
-        if (!read_option(file, call_options[i].key, UINT64_MAX, call_option(call, i), complaint)) {
+        if (!read_option(file, call_options[i].key, UINT64_MAX, call_option(&made->call, i), complaint)) {
             return false;
         }
     }
     if (safetensors_metadata(file, "kpool") != NULL) {
         *source_of(agreement, 'P') = "kpool";
     }
-    return read_option(file, "kpool", UINT32_MAX, value_of(agreement, 'P'), complaint) &&
-           read_option(file, "rollback", UINT32_MAX, rollback, complaint);
+    uint64_t rollback = 0;
+    if (!read_option(file, "kpool", UINT32_MAX, value_of(agreement, 'P'), complaint) ||
+        !read_option(file, "rollback", UINT32_MAX, &rollback, complaint)) {
+        return false;
+    }
+    made->kernel.geometry.rollback = (uint32_t)rollback;
+    return read_choices(file, &made->kernel, agreement, complaint);
 }
 
 /* ------------------------------------------------------------------------------- reading ------- */
@@ -293,8 +404,11 @@ static bool find_tensors(const Safetensors *file, Case *made, Agreement *agreeme
         const CaseTensorRule *rule = &made->rule->tensors[i];
         CaseTensor *tensor = &made->tensors[made->count++];
         tensor->rule = rule;
+        if (rule->role == ROLE_LENT) {
+            continue;
+        }
         tensor->given = safetensors_find(file, rule->name);
-        if (tensor->given == NULL && !rule->optional) {
+        if (tensor->given == NULL && (rule->role == ROLE_READ || rule->role == ROLE_CHANGED)) {
             return complain(complaint, "%s: is missing, %s needs it", rule->name, made->op);
         }
         if (tensor->given != NULL && !agree(rule, tensor->given, agreement, complaint)) {
@@ -304,14 +418,20 @@ static bool find_tensors(const Safetensors *file, Case *made, Agreement *agreeme
     return true;
 }
 
-static CaseTensor *find_tensor(Case *made, const char *name)
+/* made->count where there is none. */
+static uint32_t find_index(const Case *made, const char *name)
 {
-    for (uint32_t i = 0; i < made->count; i++) {
-        if (strcmp(made->tensors[i].rule->name, name) == 0) {
-            return &made->tensors[i];
-        }
+    uint32_t i = 0;
+    while (i < made->count && strcmp(made->tensors[i].rule->name, name) != 0) {
+        i++;
     }
-    return NULL;
+    return i;
+}
+
+const CaseTensor *case_find_tensor(const Case *made, const char *name)
+{
+    const uint32_t i = find_index(made, name);
+    return i < made->count ? &made->tensors[i] : NULL;
 }
 
 #define EXPECTED "expected."
@@ -328,15 +448,15 @@ static bool find_expected(const Safetensors *file, Case *made, Agreement *agreem
             continue;
         }
         const char *name = expected->name + EXPECTED_LENGTH;
-        CaseTensor *tensor = find_tensor(made, name);
-        const CaseTensorRule *rule = tensor != NULL ? tensor->rule : NULL;
+        const uint32_t index = find_index(made, name);
+        const CaseTensorRule *rule = index < made->count ? made->tensors[index].rule : NULL;
         if (strcmp(name, dropped_rule.name) == 0) {
             rule = &dropped_rule;
             made->dropped = expected;
-        } else if (rule == NULL || rule->role != ROLE_CHANGED) {
+        } else if (rule == NULL || !is_result(rule)) {
             return complain(complaint, "%s: is not something that %s makes or changes", expected->name, made->op);
         } else {
-            tensor->expected = expected;
+            made->tensors[index].expected = expected;
         }
         if (!agree(rule, expected, agreement, complaint)) {
             return false;
@@ -346,19 +466,23 @@ static bool find_expected(const Safetensors *file, Case *made, Agreement *agreem
 }
 
 /* The library's own judgement, in the words of the file. */
-static bool refuse(const KpoolDiagnostic *diagnostic, const char *kpool_source, Complaint *complaint)
+static bool refuse(const KpoolDiagnostic *diagnostic, Agreement *agreement, Complaint *complaint)
 {
     const struct {
         const char *argument;
         const char *source;
     } sources[] = {
-        {"geometry.kpool", kpool_source}, {"geometry.rollback", "rollback"}, {"geometry.head_dim", "tail"},
-        {"geometry.ring", "tail"},        {"max_slots", "tail"},
+        {"geometry.kpool", *source_of(agreement, 'P')},    {"geometry.rollback", "rollback"},
+        {"geometry.head_dim", *source_of(agreement, 'D')}, {"geometry.ring", "tail"},
+        {"max_slots", "tail"},                             {"createInfo.topk", "pool_ids"},
+        {"createInfo.pooled_type", "pooled_dtype"},
     };
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
         if (strcmp(diagnostic->argument, sources[i].argument) == 0) {
             const char *message = diagnostic->message;
-            message += strncmp(message, "geometry.", 9) == 0 ? 9 : 0;
+            const char *dot = strchr(sources[i].argument, '.');
+            const size_t prefix = dot != NULL ? (size_t)(dot - sources[i].argument) + 1 : 0;
+            message += strncmp(message, sources[i].argument, prefix) == 0 ? prefix : 0;
             return complain(complaint, "%s: %s", sources[i].source, message);
         }
     }
@@ -381,6 +505,93 @@ static uint32_t choose_alignment(const KpoolGeometry *geometry, KpoolCall *call)
     return aligned ? 16 : 4;
 }
 
+static uint32_t read_index(const SafetensorsTensor *tensor, size_t i)
+{
+    uint32_t value;
+    memcpy(&value, tensor->data + 4 * i, sizeof value);
+    return value;
+}
+
+/* Binds the capacities that no shape in the file says. */
+static bool choose_capacities(const Case *made, Agreement *agreement, Complaint *complaint)
+{
+    const CaseTensor *offsets = case_find_tensor(made, "input_row_offsets");
+    if (*source_of(agreement, 'T') == NULL && offsets != NULL) {
+        /* Nothing has rows, so no offset is out of range. */
+        for (size_t i = 0; i < offsets->given->size / 4; i++) {
+            const uint32_t offset = read_index(offsets->given, i);
+            uint64_t *rows = value_of(agreement, 'T');
+            *rows = offset > *rows ? offset : *rows;
+        }
+    }
+    const CaseTensor *pool_offsets = case_find_tensor(made, "pool_row_offsets");
+    if (*source_of(agreement, 'M') == NULL && case_find_tensor(made, "pooled") != NULL) {
+        const uint64_t requests = *value_of(agreement, 'B');
+        const uint64_t claimed = read_index(pool_offsets->given, (size_t)requests);
+        /* More than the rows can hold is an error of the offsets, and might be any number. */
+        if (claimed * *value_of(agreement, 'P') > *value_of(agreement, 'T')) {
+            return complain(complaint, "pool_row_offsets: element %" PRIu64 " is %" PRIu64 ", %" PRIu64
+                            " rows hold fewer pools, and no pooled says otherwise", requests, claimed,
+                            *value_of(agreement, 'T'));
+        }
+        *value_of(agreement, 'M') = claimed;
+    }
+    return true;
+}
+
+/* The width of out says with_tail where the metadata does not. */
+static bool read_with_tail(const Safetensors *file, KpoolKernelCreateInfo *kernel, Agreement *agreement,
+                           Complaint *complaint)
+{
+    const uint64_t pools = *value_of(agreement, 'K') * *value_of(agreement, 'P');
+    uint64_t with_tail = *source_of(agreement, 'W') != NULL && *value_of(agreement, 'W') != pools;
+    if (!read_option(file, "with_tail", 1, &with_tail, complaint)) {
+        return false;
+    }
+    kernel->with_tail = with_tail != 0 ? VK_TRUE : VK_FALSE;
+    return true;
+}
+
+static bool agree_on_width(const Case *made, Agreement *agreement, Complaint *complaint)
+{
+    const bool with_tail = made->kernel.with_tail != VK_FALSE;
+    const uint64_t kpool = made->kernel.geometry.kpool;
+    const uint64_t width = made->kernel.topk * kpool + (with_tail ? kpool - 1 : 0);
+    if (*source_of(agreement, 'W') != NULL && *value_of(agreement, 'W') != width) {
+        return complain(complaint, "%s: shape[1] is %" PRIu64 ", must be topk * kpool%s = %" PRIu64,
+                        *source_of(agreement, 'W'), *value_of(agreement, 'W'),
+                        with_tail ? " + kpool - 1" : "", width);
+    }
+    *value_of(agreement, 'W') = width;
+    return true;
+}
+
+static SafetensorsType image_type(Element element, Agreement *agreement)
+{
+    switch (element) {
+    case ELEMENT_TYPE:
+        return agreement->type.type;
+    case ELEMENT_POOLED:
+        return pooled_of(agreement)->type;
+    case ELEMENT_F32:
+        return SAFETENSORS_F32;
+    case ELEMENT_I32:
+        return SAFETENSORS_I32;
+    case ELEMENT_INDEX:
+        break;
+    }
+    return SAFETENSORS_U32;
+}
+
+static uint64_t count_elements(const CaseTensor *tensor)
+{
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < tensor->rule->rank; d++) {
+        count *= tensor->shape[d];
+    }
+    return count;
+}
+
 /* Where each tensor's elements are in its image, and how large that is. */
 static void place(Case *made, Agreement *agreement, const KpoolBindings *sizes)
 {
@@ -392,9 +603,7 @@ static void place(Case *made, Agreement *agreement, const KpoolBindings *sizes)
             const Extent extent = rule->shape[d];
             tensor->shape[d] = extent.plus + (extent.symbol != 0 ? *value_of(agreement, extent.symbol) : 0);
         }
-        tensor->type = rule->element == ELEMENT_TYPE  ? agreement->type
-                       : rule->element == ELEMENT_F32 ? SAFETENSORS_F32
-                                                      : SAFETENSORS_U32;
+        tensor->type = image_type(rule->element, agreement);
         if (rule->role == ROLE_AGREES) {
             continue;
         }
@@ -406,47 +615,66 @@ static void place(Case *made, Agreement *agreement, const KpoolBindings *sizes)
         } else if (strcmp(rule->name, "gate") == 0) {
             tensor->places = strided_rows(call->gate_base, tensor->shape[0], tensor->shape[1], call->gate_row_stride);
         } else {
-            tensor->places = (Strided){.rank = 1, .extents = {tensor->shape[0]}, .strides = {1}};
+            tensor->places = (Strided){.rank = 1, .extents = {count_elements(tensor)}, .strides = {1}};
         }
         tensor->size = find_size(sizes, rule->name);
     }
+}
+
+/* Binds what may be left out. */
+static bool resolve(const Safetensors *file, Case *made, Agreement *agreement, Complaint *complaint)
+{
+    if (*source_of(agreement, 'P') == NULL) {
+        if (*source_of(agreement, 'R') == NULL) {
+            return complain(complaint, "kpool: is missing from the metadata, and there is no ape and no tail");
+        }
+        *value_of(agreement, 'P') = *value_of(agreement, 'R');
+        *source_of(agreement, 'P') = "tail";
+    }
+    /* 0 would mean the default ring to the library. */
+    if (*source_of(agreement, 'R') != NULL && *value_of(agreement, 'R') == 0) {
+        return complain(complaint, "tail: shape[2] is 0, must be at least kpool + rollback");
+    }
+    if (*source_of(agreement, 'D') == NULL) {
+        *value_of(agreement, 'D') = 1; /* nothing has channels */
+    }
+    if (agreement->type.source == NULL) {
+        agreement->type.type = SAFETENSORS_F32; /* nothing has the type */
+    }
+    return find_expected(file, made, agreement, complaint) && choose_capacities(made, agreement, complaint) &&
+           read_with_tail(file, &made->kernel, agreement, complaint);
 }
 
 bool case_read(const Safetensors *file, Case *made, Complaint *complaint)
 {
     *made = (Case){0};
     Agreement agreement = {0};
-    uint64_t rollback = 0;
-    if (!find_rule(file, made, complaint) ||
-        !read_options(file, &made->call, &rollback, &agreement, complaint) ||
-        !find_tensors(file, made, &agreement, complaint)) {
+    if (!find_rule(file, made, complaint) || !read_options(file, made, &agreement, complaint) ||
+        !find_tensors(file, made, &agreement, complaint) || !resolve(file, made, &agreement, complaint)) {
         return false;
     }
-    if (*source_of(&agreement, 'P') == NULL) {
-        *value_of(&agreement, 'P') = *value_of(&agreement, 'R');
-        *source_of(&agreement, 'P') = "tail";
-    }
-    if (!find_expected(file, made, &agreement, complaint)) {
-        return false;
-    }
-    /* 0 would mean the default ring to the library. */
-    if (*source_of(&agreement, 'R') != NULL && *value_of(&agreement, 'R') == 0) {
-        return complain(complaint, "tail: shape[2] is 0, must be at least kpool + rollback");
-    }
-    made->kernel = (KpoolKernelCreateInfo){
-        .operation = made->rule->operation,
-        .geometry = {(uint32_t)*value_of(&agreement, 'D'), (uint32_t)*value_of(&agreement, 'P'),
-                     kpool_type(agreement.type), (uint32_t)*value_of(&agreement, 'R'), (uint32_t)rollback},
-    };
+    KpoolKernelCreateInfo *kernel = &made->kernel;
+    kernel->operation = made->rule->operation;
+    kernel->geometry.head_dim = (uint32_t)*value_of(&agreement, 'D');
+    kernel->geometry.kpool = (uint32_t)*value_of(&agreement, 'P');
+    kernel->geometry.type = kpool_type(agreement.type.type);
+    kernel->geometry.ring = (uint32_t)*value_of(&agreement, 'R');
+    kernel->pooled_type = kpool_type(pooled_of(&agreement)->type);
+    kernel->topk = (uint32_t)*value_of(&agreement, 'K');
     made->call.max_slots = (uint32_t)*value_of(&agreement, 'S');
     made->call.requests = (uint32_t)*value_of(&agreement, 'B');
     made->call.rows = (uint32_t)*value_of(&agreement, 'T');
+    made->call.pooled_rows = (uint32_t)*value_of(&agreement, 'M');
+    made->call.pair_count = (uint32_t)*value_of(&agreement, 'N');
     KpoolBindings sizes;
     KpoolDiagnostic diagnostic;
-    if (kpoolGetSizes(&made->kernel, &made->call, &sizes, &diagnostic) != KPOOL_SUCCESS) {
-        return refuse(&diagnostic, *source_of(&agreement, 'P'), complaint);
+    if (kpoolGetSizes(kernel, &made->call, &sizes, &diagnostic) != KPOOL_SUCCESS) {
+        return refuse(&diagnostic, &agreement, complaint);
     }
-    made->kernel.alignment = choose_alignment(&made->kernel.geometry, &made->call);
+    if (!agree_on_width(made, &agreement, complaint)) {
+        return false;
+    }
+    kernel->alignment = choose_alignment(&kernel->geometry, &made->call);
     place(made, &agreement, &sizes);
     return true;
 }
@@ -473,7 +701,7 @@ bool case_lay_out(Case *made, VkDeviceSize most, Complaint *complaint)
         strided_fill_padding(tensor->image, tensor->size);
         if (tensor->given != NULL) {
             strided_scatter(&tensor->places, safetensors_type_size(tensor->type), tensor->given->data, tensor->image);
-        } else {
+        } else if (rule->role == ROLE_COUNTED) {
             memset(tensor->image, 0, tensor->size);
         }
         memcpy(tensor->before, tensor->image, tensor->size);
@@ -492,56 +720,17 @@ void case_free(Case *made)
 }
 
 /* The elements of an image, dense; the caller frees. NULL: out of memory. */
-static unsigned char *gather(const CaseTensor *tensor, size_t *size)
+static unsigned char *gather(const CaseTensor *tensor, const unsigned char *image)
 {
-    *size = safetensors_type_size(tensor->type);
-    for (uint32_t d = 0; d < tensor->rule->rank; d++) {
-        *size *= (size_t)tensor->shape[d];
-    }
-    unsigned char *dense = malloc(*size + 1);
+    const size_t element_size = safetensors_type_size(tensor->type);
+    unsigned char *dense = malloc((size_t)count_elements(tensor) * element_size + 1);
     if (dense != NULL) {
-        strided_gather(&tensor->places, safetensors_type_size(tensor->type), tensor->image, dense);
+        strided_gather(&tensor->places, element_size, image, dense);
     }
     return dense;
 }
 
 /* ---------------------------------------------------------------------------- comparison ------- */
-
-/* The request that may write the slot: the first that is neither empty nor dropped and has it. */
-static bool find_owner(const Case *made, uint64_t slot, uint32_t *owner)
-{
-    const uint32_t *offsets = made->images.input_row_offsets;
-    const uint32_t *lengths = made->images.cache_lengths;
-    const uint32_t *slots = made->images.slot_idx;
-    for (uint32_t r = 0; r < made->call.requests; r++) {
-        if (slots[r] == slot &&
-            reference_judge(made->call.rows, made->call.max_slots, offsets, lengths, slots, r) == -2) {
-            *owner = r;
-            return true;
-        }
-    }
-    return false;
-}
-
-static void name_place_in_tail(const Case *made, uint64_t element, char *text, size_t size)
-{
-    const KpoolGeometry *geometry = &made->kernel.geometry;
-    const uint64_t row = element / geometry->head_dim;
-    const uint64_t plane = row / geometry->ring;
-    char request[32] = "no request";
-    uint32_t owner;
-    if (find_owner(made, plane / 2, &owner)) {
-        snprintf(request, sizeof request, "request %u", owner);
-    }
-    snprintf(text, size, "%s, slot %" PRIu64 ", plane %s, member %" PRIu64 ", channel %" PRIu64, request, plane / 2,
-             plane % 2 == 0 ? "k" : "gate", row % geometry->ring, element % geometry->head_dim);
-}
-
-static void name_place_in_list(const Case *made, uint64_t element, char *text, size_t size)
-{
-    (void)made;
-    snprintf(text, size, "element %" PRIu64, element);
-}
 
 /* "0x3f80": the bits of a little-endian element. */
 static void print_bits(const unsigned char *element, size_t element_size, char text[19])
@@ -563,29 +752,91 @@ static size_t first_difference(const unsigned char *expected, const unsigned cha
     return i;
 }
 
-static bool compare(const Case *made, const CaseTensorRule *rule, const SafetensorsTensor *expected,
+/* Elements [first, first + count) of a tensor. pool: of a row of keys; NULL: nothing is near enough but the same. */
+typedef struct Stretch {
+    const CaseTensorRule *rule;
+    const char *name;     /* said where it differs */
+    const CasePool *pool;
+    size_t element_size;
+    uint64_t first, count;
+} Stretch;
+
+static uint32_t read_key(const unsigned char *element, size_t element_size)
+{
+    uint32_t bits = 0;
+    memcpy(&bits, element, element_size);
+    return bits;
+}
+
+static bool compare(const Case *made, const Stretch *stretch, const unsigned char *expected,
                     const unsigned char *actual, Complaint *mismatch)
 {
-    const size_t element_size = safetensors_type_size(expected->type);
-    const size_t count = expected->size / element_size;
-    const size_t i = first_difference(expected->data, actual, element_size, count);
+    const size_t size = stretch->element_size;
+    const size_t count = (size_t)stretch->count;
+    size_t i = first_difference(expected, actual, size, count);
+    while (i < count && stretch->pool != NULL && made->kernel.numerics == KPOOL_NUMERICS_FAST &&
+           case_keys_are_near(made, stretch->pool, i, read_key(expected + i * size, size),
+                              read_key(actual + i * size, size))) {
+        i++;
+        i += first_difference(expected + i * size, actual + i * size, size, count - i);
+    }
     if (i == count) {
         return true;
     }
     char place[160];
     char expected_bits[19];
     char actual_bits[19];
-    rule->name_place(made, i, place, sizeof place);
-    print_bits(expected->data + i * element_size, element_size, expected_bits);
-    print_bits(actual + i * element_size, element_size, actual_bits);
-    return complain(mismatch, "%s differs at %s: expected %s, got %s", expected->name, place, expected_bits,
+    stretch->rule->name_place(made, stretch->first + i, place, sizeof place);
+    print_bits(expected + i * size, size, expected_bits);
+    print_bits(actual + i * size, size, actual_bits);
+    return complain(mismatch, "%s differs at %s: expected %s, got %s", stretch->name, place, expected_bits,
                     actual_bits);
+}
+
+static bool compare_list(const Case *made, const CaseTensorRule *rule, const SafetensorsTensor *expected,
+                         const unsigned char *actual, Complaint *mismatch)
+{
+    const size_t size = safetensors_type_size(expected->type);
+    const Stretch stretch = {rule, expected->name, NULL, size, 0, expected->size / size};
+    return compare(made, &stretch, expected->data, actual, mismatch);
+}
+
+/* Row by row: what a row must be is what is expected where the operation makes it, what it held before elsewhere. */
+static bool compare_keys(const Case *made, const CaseTensor *tensor, const unsigned char *held,
+                         const unsigned char *actual, Complaint *mismatch)
+{
+    const CaseTensorRule *rule = tensor->rule;
+    const uint64_t head_dim = tensor->shape[1];
+    const size_t size = safetensors_type_size(tensor->type);
+    char left_alone[64];
+    snprintf(left_alone, sizeof left_alone, "%s, to be left alone,", rule->name);
+    for (uint64_t row = 0; row < tensor->shape[0]; row++) {
+        CasePool pool;
+        const bool is_made = rule->find_pool(made, row, &pool);
+        const size_t start = (size_t)(row * head_dim) * size;
+        Stretch stretch = {rule, left_alone, NULL, size, row * head_dim, head_dim};
+        if (!is_made && !compare(made, &stretch, held + start, actual + start, mismatch)) {
+            return false;
+        }
+        /* What the file holds and nothing makes is compared too, but for rows whose closed_pool is -1. */
+        const bool is_compared = is_made || (tensor->given != NULL && strcmp(rule->name, "closed_pooled") != 0);
+        if (tensor->expected == NULL || !is_compared) {
+            continue;
+        }
+        stretch.name = tensor->expected->name;
+        stretch.pool = is_made ? &pool : NULL;
+        if (!compare(made, &stretch, tensor->expected->data + start, actual + start, mismatch)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* What the operation must leave alone: a tensor it reads, and the padding of one it changes. */
 static bool unchanged(const CaseTensor *tensor, const unsigned char *dense, Complaint *mismatch)
 {
-    if (tensor->rule->role == ROLE_CHANGED) {
+    const bool padding = is_result(tensor->rule);
+    if (padding) {
         strided_scatter(&tensor->places, safetensors_type_size(tensor->type), dense, tensor->before);
     }
     const size_t i = first_difference(tensor->before, tensor->image, 1, tensor->size);
@@ -593,33 +844,63 @@ static bool unchanged(const CaseTensor *tensor, const unsigned char *dense, Comp
         return true;
     }
     return complain(mismatch, "%s: byte %zu of its buffer, %s, changed: expected 0x%02x, got 0x%02x",
-                    tensor->rule->name, i, tensor->rule->role == ROLE_CHANGED ? "padding" : "only to be read",
-                    tensor->before[i], tensor->image[i]);
+                    tensor->rule->name, i, padding ? "padding" : "only to be read", tensor->before[i],
+                    tensor->image[i]);
+}
+
+static bool matches(const Case *made, const CaseTensor *tensor, Complaint *mismatch)
+{
+    unsigned char *held = gather(tensor, tensor->before);
+    unsigned char *actual = gather(tensor, tensor->image);
+    bool right = held != NULL && actual != NULL ? true : complain(mismatch, "%s: out of memory", tensor->rule->name);
+    if (right && tensor->rule->find_pool != NULL) {
+        right = compare_keys(made, tensor, held, actual, mismatch);
+    } else if (right && tensor->expected != NULL) {
+        right = compare_list(made, tensor->rule, tensor->expected, actual, mismatch);
+    }
+    right = right && unchanged(tensor, actual, mismatch);
+    free(actual);
+    free(held);
+    return right;
 }
 
 bool case_matches(const Case *made, Complaint *mismatch)
 {
-    const CaseTensor *status = NULL;
     for (uint32_t i = 0; i < made->count; i++) {
-        const CaseTensor *tensor = &made->tensors[i];
-        if (tensor->rule->role == ROLE_AGREES) {
-            continue;
-        }
-        size_t size;
-        unsigned char *dense = gather(tensor, &size);
-        if (dense == NULL) {
-            return complain(mismatch, "%s: out of memory", tensor->rule->name);
-        }
-        const bool right = (tensor->expected == NULL ||
-                            compare(made, tensor->rule, tensor->expected, dense, mismatch)) &&
-                           unchanged(tensor, dense, mismatch);
-        free(dense);
-        if (!right) {
+        const Role role = made->tensors[i].rule->role;
+        if (role != ROLE_AGREES && role != ROLE_LENT && !matches(made, &made->tensors[i], mismatch)) {
             return false;
         }
-        status = strcmp(tensor->rule->name, "status") == 0 ? tensor : status;
     }
-    return made->dropped == NULL || compare(made, status->rule, made->dropped, status->image, mismatch);
+    return made->dropped == NULL || compare_list(made, case_find_tensor(made, "status")->rule, made->dropped,
+                                                 made->images.status, mismatch);
+}
+
+void case_describe_call(const Case *made, char *text, size_t size)
+{
+    const struct {
+        char symbol;
+        uint32_t value;
+        const char *unit;
+    } capacities[] = {
+        {'B', made->call.requests, "requests"},
+        {'T', made->call.rows, "rows"},
+        {'M', made->call.pooled_rows, "rows of pooled"},
+        {'N', made->call.pair_count, "pairs"},
+    };
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof capacities / sizeof capacities[0]; i++) {
+        bool has = false;
+        for (uint32_t t = 0; t < made->count && !has; t++) {
+            const CaseTensorRule *rule = made->tensors[t].rule;
+            has = rule->role != ROLE_AGREES && rule->shape[0].symbol == capacities[i].symbol;
+        }
+        if (has && used < size) {
+            used += (size_t)snprintf(text + used, size - used, "%s%u %s", used != 0 ? ", " : "", capacities[i].value,
+                                     capacities[i].unit);
+        }
+    }
 }
 
 void case_describe_expected(const Case *made, char *text, size_t size)
@@ -647,13 +928,14 @@ bool case_write(const Case *made, const char *path, Complaint *complaint)
     bool written = true;
     for (uint32_t i = 0; i < made->count && written; i++) {
         const CaseTensor *tensor = &made->tensors[i];
-        if (tensor->rule->role != ROLE_CHANGED) {
+        if (!is_result(tensor->rule)) {
             continue;
         }
         SafetensorsTensor *out = &tensors[count];
         *out = (SafetensorsTensor){.name = tensor->rule->name, .type = tensor->type, .rank = tensor->rule->rank};
         memcpy(out->shape, tensor->shape, sizeof tensor->shape);
-        dense[count] = gather(tensor, &out->size);
+        out->size = (size_t)count_elements(tensor) * safetensors_type_size(tensor->type);
+        dense[count] = gather(tensor, tensor->image);
         out->data = dense[count];
         written = dense[count++] != NULL ? true : complain(complaint, "%s: out of memory", tensor->rule->name);
     }

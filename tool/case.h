@@ -16,7 +16,7 @@ typedef struct CaseTensor {
     const CaseTensorRule *rule;
     const SafetensorsTensor *given;    /* NULL where the file lacks an optional one */
     const SafetensorsTensor *expected; /* NULL where the file says nothing */
-    SafetensorsType type;
+    SafetensorsType type;              /* of the image */
     uint64_t shape[4];
     Strided places;       /* of its elements in the image */
     size_t size;          /* bytes of the image */
@@ -42,8 +42,13 @@ bool case_lay_out(Case *made, VkDeviceSize most, Complaint *complaint);
 /* Takes a zeroed case too. */
 void case_free(Case *made);
 
-/* After execute: whether everything is as expected, and what only was to be read, and padding, is unchanged.
- * Where not, mismatch names the first place that differs. */
+/* NULL where the operation has none of that name. */
+const CaseTensor *case_find_tensor(const Case *made, const char *name);
+/* "3 requests, 9 rows": what the call holds, by the tensors of the operation. */
+void case_describe_call(const Case *made, char *text, size_t size);
+
+/* After execute: whether everything is as expected, and what only was to be read, padding, and rows of keys that
+ * nothing makes are unchanged. Where not, mismatch names the first place that differs. */
 bool case_matches(const Case *made, Complaint *mismatch);
 /* What was compared: writes "expected.tail, expected.status" and the like, or "" where nothing was expected. */
 void case_describe_expected(const Case *made, char *text, size_t size);

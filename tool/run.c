@@ -75,13 +75,18 @@ static const char *const causes[KPOOL_STATUS_COUNT] = {
     [KPOOL_STATUS_ROWS_EXCEED] = "rows out of range",
     [KPOOL_STATUS_SLOT_RANGE] = "slot out of range",
     [KPOOL_STATUS_LENGTH_WRAPS] = "cache_lengths wraps",
+    [KPOOL_STATUS_POOL_ID] = "pool id of no complete pool",
+    [KPOOL_STATUS_PAIR_RANGE] = "pair out of range",
+    [KPOOL_STATUS_POOLED_ROW] = "row of pooled that disagrees with pool_row_offsets",
 };
 
 static void print_text(const Report *report)
 {
     const Case *made = report->made;
     const uint32_t *status = case_status(made);
-    printf("%s: %u requests, %u rows, ", made->op, made->call.requests, made->call.rows);
+    char held[96];
+    case_describe_call(made, held, sizeof held);
+    printf("%s: %s, ", made->op, held);
     bool any = false;
     for (uint32_t i = 0; i < KPOOL_STATUS_COUNT; i++) {
         if (status[i] != 0) {
@@ -104,10 +109,12 @@ static bool print_json(const Report *report, const char *mismatch)
         json_array_append_new(status, json_integer(case_status(made)[i]));
         dropped += i < KPOOL_STATUS_DUPLICATE_SLOT ? case_status(made)[i] : 0;
     }
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:s*}", "op", made->op, "device",
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:s*}", "op", made->op, "device",
                              report->device, "layout", report->layout, "result", result, "compared",
                              report->expected, "requests", (json_int_t)made->call.requests, "rows",
-                             (json_int_t)made->call.rows, "dropped", dropped, "status", status, "mismatch", mismatch);
+                             (json_int_t)made->call.rows, "pooled_rows", (json_int_t)made->call.pooled_rows,
+                             "pairs", (json_int_t)made->call.pair_count, "dropped", dropped, "status", status,
+                             "mismatch", mismatch);
     const bool printed = root != NULL && json_dumpf(root, stdout, 0) == 0 && putchar('\n') != EOF;
     json_decref(root);
     return printed;
