@@ -44,6 +44,7 @@ layout(set = 0, binding = KPOOL_GROUP_out, std430) restrict buffer OutGroup { RO
 #define GROUP_OF_out out_group
 #define GROUP_OF_pairs words_group
 #define GROUP_OF_scratch out_group
+#define GROUP_OF_block_table words_group
 
 #define AT(name, i) GROUP_OF_##name[pc.name##_base + (i)]
 #else

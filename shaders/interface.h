@@ -21,7 +21,8 @@
     X(pool_ids, words)          \
     X(out, out)                 \
     X(pairs, words)             \
-    X(scratch, out)
+    X(scratch, out)             \
+    X(block_table, words)
 
 #define KPOOL_BINDING_tail 0
 #define KPOOL_BINDING_k 1
@@ -39,7 +40,8 @@
 #define KPOOL_BINDING_out 13
 #define KPOOL_BINDING_pairs 14
 #define KPOOL_BINDING_scratch 15
-#define KPOOL_TENSOR_COUNT 16
+#define KPOOL_BINDING_block_table 16
+#define KPOOL_TENSOR_COUNT 17
 
 #define KPOOL_GROUPS(X) \
     X(tail)             \
@@ -84,7 +86,10 @@
     X(pool_ids_base)            \
     X(out_base)                 \
     X(pairs_base)               \
-    X(scratch_base)
+    X(scratch_base)             \
+    X(pages)                    \
+    X(max_pages)                \
+    X(block_table_base)
 
 /* X(id, name): what is fixed for one pipeline. id 0 is the x size of the workgroup; type and pooled_type are
  * KpoolType's values, numerics is 0 for exact and 1 for fast. */
@@ -103,6 +108,13 @@
     X(11, topk)                 \
     X(12, topk_layout)          \
     X(13, with_tail)            \
-    X(14, scatters)
+    X(14, scatters)             \
+    X(15, operation)            \
+    X(16, page_size)
+
+/* Values of `operation` in the kernels that share a module: those of KpoolOperation. */
+#define KPOOL_RING_CLOSE 2
+#define KPOOL_COMPRESS 3
+#define KPOOL_STEP 7
 
 #endif

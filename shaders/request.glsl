@@ -54,3 +54,19 @@ uint count_new_pools(Request request) {
     const uint first = first_new_pool(request);
     return complete > first ? complete - first : 0u;
 }
+
+// What seed_tail keeps of an accepted request: `count` members from position `begin` on, which stand in the rows from
+// `row` on. count is below kpool + rollback.
+struct Seed {
+    uint begin;
+    uint count;
+    uint row;
+};
+
+Seed find_seed(Request request) {
+    const uint end = request_end(request);
+    const uint kept = end > rollback ? end - rollback : 0u;
+    // Never below cached, nor beyond end.
+    const uint begin = max(request.cached, kept - kept % kpool);
+    return Seed(begin, end - begin, request.first + (begin - request.cached));
+}

@@ -32,20 +32,14 @@ void main() {
         return;
     }
 
-    // An accepted request has cached + tokens <= 2^32 - 1, and begin never falls below cached.
-    const uint end = request_end(request);
-    const uint kept = end > rollback ? end - rollback : 0u;
-    const uint begin = max(request.cached, kept - kept % kpool);
-    const uint first_row = request.first + (begin - request.cached);
+    const Seed seed = find_seed(request);
     const uint slot_word = slot * pc.tail_slot_stride;
-
-    // end - begin is below kpool + rollback, so the count of words stays far below 2^32.
-    const uint count = (end - begin) * row_words;
-    for (uint i = lane; i < count; i += lanes_per_item) {
+    const uint words = seed.count * row_words;
+    for (uint i = lane; i < words; i += lanes_per_item) {
         const uint member = i / row_words;
         const uint word = i % row_words;
-        const uint row = first_row + member;
-        const uint to = slot_word + ((begin + member) % ring) * pc.tail_row_stride + word;
+        const uint row = seed.row + member;
+        const uint to = slot_word + ((seed.begin + member) % ring) * pc.tail_row_stride + word;
         AT(tail, to) = AT(k, row * pc.k_row_stride + word);
         AT(tail, to + pc.tail_plane_stride) = AT(gate, row * pc.gate_row_stride + word);
     }

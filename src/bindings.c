@@ -32,8 +32,9 @@ static KpoolResult check_offset(const char *name, VkDeviceSize offset, VkDeviceS
                                 KpoolDiagnostic *diagnostic)
 {
     if (offset % multiple != 0) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name, "%s.offset is %llu, must be a multiple of %llu, %s",
-                         name, (unsigned long long)offset, (unsigned long long)multiple, rule);
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name,
+                         "%s.offset is %llu, must be a multiple of %llu, %s", name, (unsigned long long)offset,
+                         (unsigned long long)multiple, rule);
     }
     return KPOOL_SUCCESS;
 }
@@ -45,11 +46,15 @@ static void add(KpoolDescriptors *descriptors, uint32_t binding, const KpoolRang
     descriptors->count++;
 }
 
-static KpoolResult resolve_wide(KpoolContext context, uint32_t tensors, const KpoolBindings *bindings,
+static KpoolResult resolve_wide(KpoolContext context, uint32_t declared, uint32_t used, const KpoolBindings *bindings,
                                 KpoolDescriptors *descriptors, KpoolDiagnostic *diagnostic)
 {
     for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
-        if ((tensors & (1u << tensor)) == 0) {
+        if ((declared & (1u << tensor)) == 0) {
+            continue;
+        }
+        if ((used & (1u << tensor)) == 0) {
+            add(descriptors, tensor, &bindings->status);
             continue;
         }
         const KpoolRange *range = kpoolTensorRange(bindings, tensor);
@@ -96,8 +101,8 @@ static KpoolResult join_group(KpoolContext context, uint32_t group, const KpoolB
         }
         if (range->buffer != span->buffer) {
             return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name,
-                             "%s.buffer differs from %s.buffer, the floor layout needs one buffer for the group %s", name,
-                             first, kpoolGroupNames[group]);
+                             "%s.buffer differs from %s.buffer, the floor layout needs one buffer for the group %s",
+                             name, first, kpoolGroupNames[group]);
         }
         const VkDeviceSize range_end = range->offset + range->size;
         const VkDeviceSize span_end = span->offset + span->size;
@@ -112,20 +117,21 @@ static KpoolResult join_group(KpoolContext context, uint32_t group, const KpoolB
     }
     if (span->size > context->limits.maxStorageBufferRange) {
         return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, kpoolGroupNames[group],
-                         "group %s spans %llu bytes, over the device's maxStorageBufferRange, %u", kpoolGroupNames[group],
-                         (unsigned long long)span->size, context->limits.maxStorageBufferRange);
+                         "group %s spans %llu bytes, over the device's maxStorageBufferRange, %u",
+                         kpoolGroupNames[group], (unsigned long long)span->size,
+                         context->limits.maxStorageBufferRange);
     }
     return check_offset(first, span->offset, context->limits.minStorageBufferOffsetAlignment,
                         "the device's minStorageBufferOffsetAlignment, as the first of its group", diagnostic);
 }
 
-static KpoolResult resolve_floor(KpoolContext context, uint32_t tensors, uint32_t alignment,
+static KpoolResult resolve_floor(KpoolContext context, uint32_t used, uint32_t alignment,
                                  const KpoolBindings *bindings, KpoolDescriptors *descriptors,
                                  KpoolDiagnostic *diagnostic)
 {
     for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
         const char *name = kpoolTensorInfos[tensor].name;
-        if ((tensors & (1u << tensor)) != 0 && kpoolTensorRange(bindings, tensor)->buffer == VK_NULL_HANDLE) {
+        if ((used & (1u << tensor)) != 0 && kpoolTensorRange(bindings, tensor)->buffer == VK_NULL_HANDLE) {
             return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name, "%s.buffer is NULL", name);
         }
     }
@@ -143,26 +149,20 @@ static KpoolResult resolve_floor(KpoolContext context, uint32_t tensors, uint32_
         if (result != KPOOL_SUCCESS) {
             return result;
         }
-        if (span.buffer != VK_NULL_HANDLE) {
-            add(descriptors, group, &span);
-        }
+        add(descriptors, group, span.buffer != VK_NULL_HANDLE ? &span : &bindings->status);
     }
     return KPOOL_SUCCESS;
 }
 
-KpoolResult kpoolResolveBindings(KpoolContext context, KpoolOperation operation, uint32_t alignment,
+KpoolResult kpoolResolveBindings(KpoolContext context, KpoolOperation operation, uint32_t used, uint32_t alignment,
                                  const KpoolBindings *bindings, KpoolDescriptors *descriptors,
                                  KpoolDiagnostic *diagnostic)
 {
-    if (bindings == NULL) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "bindings", "bindings is NULL");
-    }
     descriptors->count = 0;
-    const uint32_t tensors = kpoolOperationTensors(operation);
     if (context->bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR) {
-        return resolve_floor(context, tensors, alignment, bindings, descriptors, diagnostic);
+        return resolve_floor(context, used, alignment, bindings, descriptors, diagnostic);
     }
-    return resolve_wide(context, tensors, bindings, descriptors, diagnostic);
+    return resolve_wide(context, kpoolModuleTensors(operation), used, bindings, descriptors, diagnostic);
 }
 
 void kpoolFillWrites(const KpoolDescriptors *descriptors, VkDescriptorSet set,
@@ -197,8 +197,17 @@ KpoolResult kpoolWriteDescriptorSet(KpoolContext context, KpoolOperation operati
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "context",
                          "context has push descriptors, there is no set to write");
     }
+    if (bindings == NULL) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "bindings", "bindings is NULL");
+    }
+    uint32_t used = kpoolOperationTensors(operation);
+    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+        if (kpoolTensorRange(bindings, tensor)->buffer != VK_NULL_HANDLE) {
+            used |= kpoolOptionalTensors(operation) & (1u << tensor);
+        }
+    }
     KpoolDescriptors descriptors;
-    const KpoolResult result = kpoolResolveBindings(context, operation, 4, bindings, &descriptors, diagnostic);
+    const KpoolResult result = kpoolResolveBindings(context, operation, used, 4, bindings, &descriptors, diagnostic);
     if (result != KPOOL_SUCCESS) {
         return result;
     }

@@ -134,7 +134,7 @@ static KpoolResult read_device(KpoolContext context, const KpoolContextCreateInf
     const bool wide = (kpoolBindingLayouts(&properties.limits) & KPOOL_BINDING_LAYOUT_WIDE_BIT) != 0;
     if (info->bindingLayout == KPOOL_BINDING_LAYOUT_WIDE && !wide) {
         return kpoolFail(diagnostic, KPOOL_ERROR_UNSUPPORTED_DEVICE, "createInfo.bindingLayout",
-                         "createInfo.bindingLayout is wide, too many storage buffers for the device, which has %u a stage",
+                         "createInfo.bindingLayout is wide, too many storage buffers for the device: %u a stage",
                          properties.limits.maxPerStageDescriptorStorageBuffers);
     }
     context->bindingLayout = info->bindingLayout != KPOOL_BINDING_LAYOUT_DEFAULT ? info->bindingLayout
@@ -208,7 +208,7 @@ static KpoolResult create_all_layouts(KpoolContext context, KpoolDiagnostic *dia
     KpoolResult result = KPOOL_SUCCESS;
     for (uint32_t i = 1; i < KPOOL_OPERATION_COUNT && result == KPOOL_SUCCESS; i++) {
         const KpoolOperation operation = (KpoolOperation)i;
-        result = create_layouts(context, operation, kpoolOperationTensors(operation), kpoolOperationName(operation),
+        result = create_layouts(context, operation, kpoolModuleTensors(operation), kpoolOperationName(operation),
                                 diagnostic);
     }
     return result;
@@ -294,5 +294,5 @@ uint32_t kpoolGetDescriptorCount(KpoolContext context, KpoolOperation operation)
         return 0;
     }
     return context->bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR ? KPOOL_GROUP_COUNT
-                                                                 : kpoolCountTensors(kpoolOperationTensors(operation));
+                                                                 : kpoolCountTensors(kpoolModuleTensors(operation));
 }

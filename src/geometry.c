@@ -55,11 +55,6 @@ KpoolResult kpoolResolveGeometry(const KpoolGeometry *geometry, KpoolGeometry *r
     return KPOOL_SUCCESS;
 }
 
-static bool makes_pooled_keys(KpoolOperation operation)
-{
-    return operation == KPOOL_OPERATION_RING_CLOSE || operation == KPOOL_OPERATION_COMPRESS;
-}
-
 static KpoolResult resolve_pooled(KpoolKernelCreateInfo *info, KpoolDiagnostic *diagnostic)
 {
     if (info->pooled_type == KPOOL_TYPE_NONE) {
@@ -78,6 +73,13 @@ static KpoolResult resolve_pooled(KpoolKernelCreateInfo *info, KpoolDiagnostic *
     if (info->numerics != KPOOL_NUMERICS_EXACT && info->numerics != KPOOL_NUMERICS_FAST) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.numerics",
                          "createInfo.numerics is %d, no KpoolNumerics", (int)info->numerics);
+    }
+    if (info->operation != KPOOL_OPERATION_STEP) {
+        info->page_size = 0;
+    }
+    if ((info->page_size & (info->page_size - 1)) != 0) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.page_size",
+                         "createInfo.page_size is %u, must be 0 or a power of two", info->page_size);
     }
     return KPOOL_SUCCESS;
 }
@@ -124,14 +126,14 @@ KpoolResult kpoolResolveKernelInfo(const KpoolKernelCreateInfo *createInfo, Kpoo
                          "createInfo.alignment is %u, must be 0, 4 or 16", info->alignment);
     }
     const uint32_t row_size = info->geometry.head_dim * kpoolTypeSize(info->geometry.type);
+    if (info->alignment == 0 || !kpoolOperationMovesRows(info->operation)) {
+        info->alignment = 4;
+    }
     if (info->alignment == 16 && row_size % 16 != 0) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.alignment",
                          "createInfo.alignment is 16, a row of %u bytes is no multiple of it", row_size);
     }
-    if (info->alignment == 0 || !kpoolOperationMovesRows(info->operation)) {
-        info->alignment = 4;
-    }
-    if (makes_pooled_keys(info->operation)) {
+    if (kpoolOperationMakesKeys(info->operation)) {
         return resolve_pooled(info, diagnostic);
     }
     if (info->operation == KPOOL_OPERATION_EXPAND_TOPK) {

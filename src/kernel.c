@@ -14,6 +14,9 @@ typedef struct Specialization {
     _Static_assert(offsetof(Specialization, name) == (id) * sizeof(uint32_t), \
                    "the id of " #name " is its place in the struct");
 KPOOL_SPECIALIZATION(CHECK_ID)
+_Static_assert((int)KPOOL_RING_CLOSE == (int)KPOOL_OPERATION_RING_CLOSE &&
+                   (int)KPOOL_COMPRESS == (int)KPOOL_OPERATION_COMPRESS && (int)KPOOL_STEP == (int)KPOOL_OPERATION_STEP,
+               "interface.h has the values of KpoolOperation");
 
 /* Every device has this many invocations a workgroup; no more are asked for. */
 #define MOST_INVOCATIONS 128u
@@ -44,6 +47,7 @@ static uint32_t count_item_words(const KpoolKernelCreateInfo *info)
         return 2 * g->ring * row_words;
     case KPOOL_OPERATION_RING_CLOSE:
     case KPOOL_OPERATION_COMPRESS:
+    case KPOOL_OPERATION_STEP:
         return (g->head_dim + 1) / 2; /* a lane works on a pair of channels */
     default:
         return MOST_INVOCATIONS;
@@ -121,6 +125,8 @@ static KpoolResult create_pipeline(KpoolKernel kernel, uint32_t pass, VkShaderMo
         .topk_layout = (uint32_t)info->topk_layout,
         .with_tail = info->with_tail != VK_FALSE,
         .scatters = pass,
+        .operation = (uint32_t)info->operation,
+        .page_size = info->page_size,
     };
     static const VkSpecializationMapEntry entries[] = {
 #define MAP_ENTRY(id, name) {id, offsetof(Specialization, name), sizeof(uint32_t)},

@@ -45,6 +45,9 @@ static KpoolResult count_groups(KpoolKernel kernel, const KpoolCall *call, uint3
     const uint32_t *most = kernel->context->limits.maxComputeWorkGroupCount;
     const char *name;
     uint64_t total = divide_up(count_items(kernel, call, &name), info->itemsPerGroup);
+    if (info->operation == KPOOL_OPERATION_STEP) {
+        total += divide_up(call->pooled_rows, info->itemsPerGroup);
+    }
     if (judges_requests_beside(info->operation)) {
         const uint64_t judging = divide_up(call->requests, info->lanesPerItem * info->itemsPerGroup);
         total = total > judging ? total : judging;
@@ -81,7 +84,7 @@ KpoolResult kpoolGetGroupCount(KpoolKernel kernel, const KpoolCall *call, uint32
 static KpoolResult fit_tensors(KpoolKernel kernel, const KpoolBindings *bindings, const KpoolDescriptors *descriptors,
                                KpoolShape *shape, KpoolDiagnostic *diagnostic)
 {
-    const uint32_t tensors = kpoolOperationTensors(kernel->info.operation);
+    const uint32_t tensors = kpoolKernelTensors(&kernel->info);
     for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
         if ((tensors & (1u << tensor)) == 0) {
             continue;
@@ -132,12 +135,16 @@ static KpoolResult record(VkCommandBuffer commandBuffer, KpoolOperation operatio
                          context->pushDescriptors ? "set must be VK_NULL_HANDLE: the context has push descriptors"
                                                   : "set is VK_NULL_HANDLE");
     }
+    if (bindings == NULL) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "bindings", "bindings is NULL");
+    }
     KpoolShape shape;
     KpoolDescriptors descriptors;
     uint32_t groups[3];
     KpoolResult result = kpoolResolveCall(&kernel->info, call, &shape, diagnostic);
     if (result == KPOOL_SUCCESS) {
-        result = kpoolResolveBindings(context, operation, kernel->info.alignment, bindings, &descriptors, diagnostic);
+        result = kpoolResolveBindings(context, operation, kpoolKernelTensors(&kernel->info), kernel->info.alignment,
+                                      bindings, &descriptors, diagnostic);
     }
     if (result == KPOOL_SUCCESS) {
         result = fit_tensors(kernel, bindings, &descriptors, &shape, diagnostic);
@@ -184,3 +191,4 @@ DEFINE_COMMAND(kpoolCmdCompress, KPOOL_OPERATION_COMPRESS)
 DEFINE_COMMAND(kpoolCmdPoolRowOffsets, KPOOL_OPERATION_POOL_ROW_OFFSETS)
 DEFINE_COMMAND(kpoolCmdExpandTopk, KPOOL_OPERATION_EXPAND_TOPK)
 DEFINE_COMMAND(kpoolCmdCopySlots, KPOOL_OPERATION_COPY_SLOTS)
+DEFINE_COMMAND(kpoolCmdStep, KPOOL_OPERATION_STEP)

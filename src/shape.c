@@ -80,7 +80,7 @@ static KpoolResult to_words(const Resolver *resolver, const char *name, VkDevice
 static KpoolResult resolve_tensor(const Resolver *resolver, uint32_t tensor, uint32_t element_size,
                                   Dimension *dimensions, uint32_t count, uint32_t *const strides[])
 {
-    if ((kpoolOperationTensors(resolver->info->operation) & (1u << tensor)) == 0) {
+    if ((kpoolKernelTensors(resolver->info) & (1u << tensor)) == 0) {
         return KPOOL_SUCCESS;
     }
     const KpoolTensorInfo *info = &kpoolTensorInfos[tensor];
@@ -130,7 +130,7 @@ static KpoolResult resolve_tail(const Resolver *resolver)
 
 /* [rows, head_dim] with a row stride that the caller may have given. */
 static KpoolResult resolve_rows(const Resolver *resolver, uint32_t tensor, KpoolType type, const char *stride_name,
-                                VkDeviceSize stride, uint32_t rows, uint32_t *words)
+                                VkDeviceSize stride, VkDeviceSize rows, uint32_t *words)
 {
     const uint32_t head_dim = resolver->info->geometry.head_dim;
     Dimension dimensions[2] = {
@@ -162,13 +162,16 @@ static KpoolResult resolve_all(const Resolver *resolver)
     const VkDeviceSize expanded =
         (VkDeviceSize)info->topk * geometry->kpool + (info->with_tail ? geometry->kpool - 1 : 0);
 
+    const VkDeviceSize pooled_rows =
+        info->page_size != 0 ? (VkDeviceSize)call->pages * info->page_size : call->pooled_rows;
+
     KpoolResult result = resolve_tail(resolver);
     const struct {
         uint32_t tensor;
         KpoolType type;
         const char *stride_name;
         VkDeviceSize stride;
-        uint32_t rows;
+        VkDeviceSize rows;
         uint32_t *words;
     } strided[] = {
         {KPOOL_TENSOR_k, geometry->type, "k_row_stride", call->k_row_stride, call->rows, &push->k_row_stride},
@@ -176,7 +179,7 @@ static KpoolResult resolve_all(const Resolver *resolver)
          &push->gate_row_stride},
         {KPOOL_TENSOR_closed_pooled, info->pooled_type, "closed_pooled_row_stride", call->closed_pooled_row_stride,
          call->requests, &push->closed_pooled_row_stride},
-        {KPOOL_TENSOR_pooled, info->pooled_type, "pooled_row_stride", call->pooled_row_stride, call->pooled_rows,
+        {KPOOL_TENSOR_pooled, info->pooled_type, "pooled_row_stride", call->pooled_row_stride, pooled_rows,
          &push->pooled_row_stride},
     };
     for (size_t i = 0; i < sizeof strided / sizeof strided[0] && result == KPOOL_SUCCESS; i++) {
@@ -199,6 +202,7 @@ static KpoolResult resolve_all(const Resolver *resolver)
         {KPOOL_TENSOR_out, call->rows, expanded},
         {KPOOL_TENSOR_pairs, call->pair_count, 2},
         {KPOOL_TENSOR_scratch, call->pair_count, slot},
+        {KPOOL_TENSOR_block_table, requests, call->max_pages},
     };
     for (size_t i = 0; i < sizeof dense / sizeof dense[0] && result == KPOOL_SUCCESS; i++) {
         result = resolve_dense(resolver, dense[i].tensor, dense[i].rows, dense[i].columns);
@@ -218,12 +222,21 @@ KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolCall 
     if ((kpoolOperationTensors(info->operation) & (1u << KPOOL_TENSOR_tail)) != 0 && call->max_slots == 0) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "max_slots", "max_slots is 0, must be at least 1");
     }
+    /* The items of step are both; of the others, what a tensor has a row for. */
+    if (info->operation == KPOOL_OPERATION_STEP &&
+        (uint64_t)call->requests + call->pooled_rows >= KPOOL_MAX_ELEMENTS) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "pooled_rows",
+                         "pooled_rows is %u, with %u requests it must stay below 2^31", call->pooled_rows,
+                         call->requests);
+    }
     *shape = (KpoolShape){0};
     shape->push.max_slots = call->max_slots;
     shape->push.requests = call->requests;
     shape->push.rows = call->rows;
     shape->push.pooled_rows = call->pooled_rows;
     shape->push.pair_count = call->pair_count;
+    shape->push.pages = call->pages;
+    shape->push.max_pages = call->max_pages;
     const Resolver resolver = {info, call, shape, diagnostic};
     return resolve_all(&resolver);
 }

@@ -1,10 +1,9 @@
 #include "spirv.h"
 
-#include "generated/compress.h"
 #include "generated/copy_slots.h"
 #include "generated/expand_topk.h"
 #include "generated/pool_row_offsets.h"
-#include "generated/ring_close.h"
+#include "generated/pools.h"
 #include "generated/seed_tail.h"
 #include "tensors.h"
 
@@ -25,8 +24,9 @@ KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout binding
 {
     static const KpoolModule modules[KPOOL_OPERATION_COUNT][2][2] = {
         [KPOOL_OPERATION_SEED_TAIL] = MOVING(seed_tail),
-        [KPOOL_OPERATION_RING_CLOSE] = OTHER(ring_close),
-        [KPOOL_OPERATION_COMPRESS] = OTHER(compress),
+        [KPOOL_OPERATION_RING_CLOSE] = OTHER(pools),
+        [KPOOL_OPERATION_COMPRESS] = OTHER(pools),
+        [KPOOL_OPERATION_STEP] = OTHER(pools),
         [KPOOL_OPERATION_POOL_ROW_OFFSETS] = OTHER(pool_row_offsets),
         [KPOOL_OPERATION_EXPAND_TOPK] = OTHER(expand_topk),
         [KPOOL_OPERATION_COPY_SLOTS] = MOVING(copy_slots),

@@ -64,6 +64,11 @@ static const OperationInfo *find_operation(KpoolOperation operation)
                                              BIT(out),
                                          false},
         [KPOOL_OPERATION_COPY_SLOTS] = {"copy_slots", BIT(tail) | BIT(status) | BIT(pairs) | BIT(scratch), true},
+        [KPOOL_OPERATION_STEP] = {"step",
+                                  BIT(tail) | BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) |
+                                      BIT(slot_idx) | BIT(status) | BIT(ape) | BIT(pool_row_offsets) |
+                                      BIT(closed_pool) | BIT(pooled),
+                                  false},
     };
     const bool known = (uint32_t)operation < KPOOL_OPERATION_COUNT;
     return &infos[known ? operation : KPOOL_OPERATION_NONE];
@@ -72,6 +77,31 @@ static const OperationInfo *find_operation(KpoolOperation operation)
 uint32_t kpoolOperationTensors(KpoolOperation operation)
 {
     return find_operation(operation)->tensors;
+}
+
+uint32_t kpoolOptionalTensors(KpoolOperation operation)
+{
+    return operation == KPOOL_OPERATION_STEP ? BIT(closed_pooled) | BIT(block_table) : 0;
+}
+
+uint32_t kpoolKernelTensors(const KpoolKernelCreateInfo *info)
+{
+    const uint32_t kept = info->page_size != 0 ? BIT(block_table) : BIT(closed_pooled);
+    return kpoolOperationTensors(info->operation) | (kpoolOptionalTensors(info->operation) & kept);
+}
+
+bool kpoolOperationMakesKeys(KpoolOperation operation)
+{
+    return operation == KPOOL_OPERATION_RING_CLOSE || operation == KPOOL_OPERATION_COMPRESS ||
+           operation == KPOOL_OPERATION_STEP;
+}
+
+uint32_t kpoolModuleTensors(KpoolOperation operation)
+{
+    /* step does what the others do. */
+    return kpoolOperationMakesKeys(operation)
+               ? kpoolOperationTensors(KPOOL_OPERATION_STEP) | kpoolOptionalTensors(KPOOL_OPERATION_STEP)
+               : kpoolOperationTensors(operation);
 }
 
 const char *kpoolOperationName(KpoolOperation operation)
@@ -108,7 +138,7 @@ uint32_t kpoolBindingLayouts(const VkPhysicalDeviceLimits *limits)
 {
     uint32_t most = 0;
     for (uint32_t operation = 1; operation < KPOOL_OPERATION_COUNT; operation++) {
-        const uint32_t count = kpoolCountTensors(kpoolOperationTensors((KpoolOperation)operation));
+        const uint32_t count = kpoolCountTensors(kpoolModuleTensors((KpoolOperation)operation));
         most = count > most ? count : most;
     }
     const bool wide = most <= limits->maxPerStageDescriptorStorageBuffers &&

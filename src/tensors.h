@@ -26,10 +26,18 @@ typedef struct KpoolTensorInfo {
 extern const KpoolTensorInfo kpoolTensorInfos[KPOOL_TENSOR_COUNT];
 extern const char *const kpoolGroupNames[KPOOL_GROUP_COUNT];
 
-#define KPOOL_OPERATION_COUNT 7u
+#define KPOOL_OPERATION_COUNT 8u
 
-/* Bit i is tensor i. 0 for anything that is no operation. */
+/* Sets of tensors: bit i is tensor i. 0 for anything that is no operation. */
+
+/* What every kernel of the operation uses. */
 uint32_t kpoolOperationTensors(KpoolOperation operation);
+/* What some kernel of it uses beside those. */
+uint32_t kpoolOptionalTensors(KpoolOperation operation);
+/* What this kernel uses. */
+uint32_t kpoolKernelTensors(const KpoolKernelCreateInfo *info);
+/* What its module declares, and so its set layout: operations that share a module declare what any of them uses. */
+uint32_t kpoolModuleTensors(KpoolOperation operation);
 /* How many tensors such a set holds. */
 uint32_t kpoolCountTensors(uint32_t tensors);
 const char *kpoolOperationName(KpoolOperation operation);
@@ -44,6 +52,8 @@ VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tensor);
 bool kpoolTensorHasRows(uint32_t tensor);
 /* Whether the operation moves rows, and so has a variant for an alignment of 16. */
 bool kpoolOperationMovesRows(KpoolOperation operation);
+/* Whether it makes pooled keys; those that do share a module. */
+bool kpoolOperationMakesKeys(KpoolOperation operation);
 /* Whether a workgroup works on one item together, so that there is only one in it. */
 bool kpoolOperationUsesWholeGroup(KpoolOperation operation);
 

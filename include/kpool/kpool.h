@@ -187,10 +187,11 @@ typedef enum KpoolOperation {
     KPOOL_OPERATION_COMPRESS = 3,
     KPOOL_OPERATION_POOL_ROW_OFFSETS = 4,
     KPOOL_OPERATION_EXPAND_TOPK = 5,
-    KPOOL_OPERATION_COPY_SLOTS = 6
+    KPOOL_OPERATION_COPY_SLOTS = 6,
+    KPOOL_OPERATION_STEP = 7
 } KpoolOperation;
 
-/* How a pooled key is reckoned, by ring_close and compress. */
+/* How a pooled key is reckoned, by ring_close, compress and step. */
 typedef enum KpoolNumerics {
     KPOOL_NUMERICS_EXACT = 0, /* defined to the bit: the same on every device and however a request was split */
     KPOOL_NUMERICS_FAST = 1   /* the device's own exp and division; within half a unit in the last place of
@@ -210,20 +211,22 @@ typedef struct KpoolKernelCreateInfo {
     KpoolOperation operation;
     KpoolGeometry geometry;
     /* Bytes that every row start of tail, k and gate is a multiple of: 4, or 16, which moves 16 bytes
-     * at a time in seed_tail and copy_slots and needs head_dim times the element size to be a multiple
-     * of 16. 0: 4. The other operations take 16 for 4. */
+     * at a time and needs head_dim times the element size to be a multiple of 16. 0: 4. Only seed_tail and
+     * copy_slots make use of 16; for the others it becomes 4. */
     uint32_t alignment;
     /* The shape of a workgroup: invocations that share one item, and items side by side in one
-     * workgroup; both powers of two, at most 128 together. An item is a request (seed_tail, ring_close), a
-     * row of pooled (compress) or a pair (copy_slots). pool_row_offsets and expand_topk have itemsPerGroup
+     * workgroup; both powers of two, at most 128 together. An item is a request (seed_tail, ring_close, step),
+     * a row of pooled (compress, step) or a pair (copy_slots). pool_row_offsets and expand_topk have itemsPerGroup
      * 1. 0: chosen from the device's type. No shape changes a result. */
     uint32_t lanesPerItem;
     uint32_t itemsPerGroup;
     VkPipelineCache pipelineCache; /* or VK_NULL_HANDLE */
-    /* ring_close and compress: the element type of closed_pooled and pooled; KPOOL_TYPE_NONE: the ring's.
+    /* ring_close, compress and step: the element type of closed_pooled and pooled; KPOOL_TYPE_NONE: the ring's.
      * head_dim is even where it has 2 bytes. */
     KpoolType pooled_type;
     KpoolNumerics numerics;
+    /* step: rows of a page of the paged cache, a power of two; 0: dense outputs. */
+    uint32_t page_size;
     /* expand_topk */
     uint32_t topk;               /* K: pool ids per row, at least 1 */
     KpoolTopkLayout topk_layout;
@@ -265,7 +268,7 @@ typedef struct KpoolRange {
  *     tail   tail
  *     rows   k, gate
  *     words  input_row_offsets, cache_lengths, slot_idx, status, ape, pool_row_offsets, closed_pool,
- *            pool_ids, pairs
+ *            pool_ids, pairs, block_table
  *     out    closed_pooled, pooled, out, scratch
  * All non-zero ranges of a group lie in one buffer, the span is at most the device's
  * maxStorageBufferRange, the smallest offset of a group is a multiple of
@@ -285,11 +288,12 @@ typedef struct KpoolBindings {
     KpoolRange pool_row_offsets;  /* [requests + 1] u32: rows of pooled per request */
     KpoolRange closed_pool;       /* [requests] i32: the pool that ring_close closed, or -1 */
     KpoolRange closed_pooled;     /* [requests, head_dim] pooled_type */
-    KpoolRange pooled;            /* [pooled_rows, head_dim] pooled_type */
+    KpoolRange pooled;            /* [pooled_rows, head_dim] pooled_type; [pages, page_size, head_dim] where paged */
     KpoolRange pool_ids;          /* [rows, topk] i32 */
     KpoolRange out;               /* [rows, topk * kpool, and kpool - 1 more with_tail] i32: token positions */
     KpoolRange pairs;             /* [pair_count, 2] u32: source slot, destination slot */
     KpoolRange scratch;           /* of copy_slots: lent for the call, contents of no meaning after it */
+    KpoolRange block_table;       /* [requests, max_pages] u32: the pages of each request, in order */
 } KpoolBindings;
 
 /*
@@ -319,7 +323,7 @@ typedef struct KpoolCall {
     VkDeviceSize cache_lengths_base;
     VkDeviceSize slot_idx_base;
     VkDeviceSize status_base;
-    uint32_t pooled_rows; /* M: rows of pooled */
+    uint32_t pooled_rows; /* M: rows of pooled; where paged, whole pools that one call may bring */
     uint32_t pair_count;  /* N: pairs of copy_slots */
     VkDeviceSize closed_pooled_row_stride;
     VkDeviceSize pooled_row_stride;
@@ -332,6 +336,9 @@ typedef struct KpoolCall {
     VkDeviceSize out_base;
     VkDeviceSize pairs_base;
     VkDeviceSize scratch_base;
+    uint32_t pages;     /* pages of the paged cache */
+    uint32_t max_pages; /* columns of block_table */
+    VkDeviceSize block_table_base;
 } KpoolCall;
 
 /* Indices of `status`. The library only adds; the caller clears. A request counts once per dispatch,
@@ -342,12 +349,13 @@ typedef struct KpoolCall {
 #define KPOOL_STATUS_LENGTH_WRAPS 3    /* cache_lengths[r] + tokens of this call > 2^32 - 1 */
 #define KPOOL_STATUS_DUPLICATE_SLOT 4  /* slot_idx[r] is that of an earlier request: kpoolValidate */
 #define KPOOL_STATUS_POOL_ID 5         /* expand_topk: an id that is no complete pool of the row */
+#define KPOOL_STATUS_PAGE_RANGE 6      /* step: a block-table column >= max_pages or a page >= pages, once a key */
 #define KPOOL_STATUS_PAIR_RANGE 7      /* copy_slots: an index >= max_slots */
-#define KPOOL_STATUS_POOLED_ROW 8      /* compress: a row of pooled that disagrees with the offsets */
+#define KPOOL_STATUS_POOLED_ROW 8      /* compress, step: a row of pooled that disagrees with the offsets */
 #define KPOOL_STATUS_COUNT 16          /* length of status; the others are 0 */
 
-/* The set layout for the operation; in the floor layout the same one for all. Owned by the context.
- * VK_NULL_HANDLE for anything that is no operation. */
+/* The set layout for the operation; in the floor layout the same one for all. Owned by the context. A set written for
+ * one operation serves others only in the floor layout. VK_NULL_HANDLE for anything that is no operation. */
 VkDescriptorSetLayout kpoolGetDescriptorSetLayout(KpoolContext context, KpoolOperation operation);
 
 /* How many descriptors of VK_DESCRIPTOR_TYPE_STORAGE_BUFFER such a set takes from a pool. */
@@ -500,13 +508,37 @@ KpoolResult kpoolCmdExpandTopk(VkCommandBuffer commandBuffer, KpoolKernel kernel
  *   call      max_slots, pair_count, strides of tail, bases. With pair_count = 0 nothing is recorded.
  *
  * Records two dispatches and the barrier between them.
- * Before: what wrote tail and pairs is visible to COMPUTE_SHADER, SHADER_READ (status also SHADER_WRITE); what used
- *   scratch has finished.
+ * Before: what wrote tail and pairs is visible to COMPUTE_SHADER, SHADER_READ (tail and status also SHADER_WRITE);
+ *   what read tail and what used scratch has finished.
  * After: tail, scratch and status are written at COMPUTE_SHADER, SHADER_WRITE.
  * commandBuffer, set, clobbered state and errors: as kpoolCmdSeedTail.
  */
 KpoolResult kpoolCmdCopySlots(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
                               const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
+
+/*
+ * step: close, compress and seed of one call as one dispatch; closed_pool, closed_pooled, pooled and the ring come out
+ * bit for bit as from the three. A slot out of range drops only what uses the slot: the request's whole pools are still
+ * made. Each dropped request counts once.
+ *
+ * Paged (page_size of the kernel is not 0): every key, of closed and of whole pools, goes straight to the cache: pool p
+ * of request b to page block_table[b, p / page_size], row p mod page_size. A column >= max_pages or a page >= pages
+ * refuses the key, counted at KPOOL_STATUS_PAGE_RANGE. Two keys in one place are the caller's error.
+ *
+ *   kernel    of KPOOL_OPERATION_STEP
+ *   bindings  tail, k, gate, input_row_offsets, cache_lengths, slot_idx, status, ape, pool_row_offsets, closed_pool,
+ *             pooled; dense also closed_pooled, paged also block_table
+ *   call      max_slots, requests, rows, pooled_rows (requests + pooled_rows below 2^31), strides, bases; paged also
+ *             pages and max_pages. With requests = 0 and pooled_rows = 0 nothing is recorded.
+ *
+ * Before: as the three: what wrote the inputs and tail is visible to COMPUTE_SHADER, SHADER_READ (tail and status also
+ *   SHADER_WRITE), so are the offsets of kpoolCmdPoolRowOffsets and the step before; what read tail and the outputs has
+ *   finished.
+ * After: tail, closed_pool, closed_pooled, pooled and status are written at COMPUTE_SHADER, SHADER_WRITE.
+ * commandBuffer, set, clobbered state and errors: as kpoolCmdSeedTail.
+ */
+KpoolResult kpoolCmdStep(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
+                         const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
 
 /* ----------------------------------------------------------------------------- host side ------ */
 

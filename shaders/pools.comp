@@ -1,0 +1,179 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+
+// ring_close, compress and step: the kernels that make pooled keys. They are one module, since each holds the whole of
+// pooled_key.glsl; the constant `operation` says which one a pipeline is, and the driver drops the rest.
+//
+// lanes_per_item invocations share an item; items_per_group items share a workgroup. An item is a request
+// (ring_close), a row of pooled (compress), or, in step, the one in the first workgroups and the other in the rest:
+// no workgroup waits for another.
+
+#include "common.glsl"
+
+const bool closes_rings = operation == KPOOL_RING_CLOSE || operation == KPOOL_STEP;
+const bool compresses = operation == KPOOL_COMPRESS || operation == KPOOL_STEP;
+const bool seeds = operation == KPOOL_STEP;
+const bool pages_keys = operation == KPOOL_STEP && page_size != 0u;
+
+OUTPUT(uint, tail)
+INPUT(uint, k)
+INPUT(uint, gate)
+INPUT(uint, input_row_offsets)
+INPUT(uint, cache_lengths)
+INPUT(uint, slot_idx)
+INPUT(uint, ape)
+INPUT(uint, pool_row_offsets)
+INPUT(uint, block_table)
+OUTPUT(uint, closed_pool)
+OUTPUT(uint, closed_pooled)
+OUTPUT(uint, pooled)
+OUTPUT(uint, status)
+
+#include "request.glsl"
+#include "owner.glsl"
+#include "pooled_key.glsl"
+
+DEFINE_FIND_OWNER(pool_row_offsets)
+
+uint judge_request(uint r, out Request request) { return read_request(r, 0u, 1u, request); }
+
+// The key that this item makes, if any: pool `pool` of request `owner`. Its members are `pending` ones in the ring from
+// position `begin` of the request on, then rows from `first` on. It goes to the paged cache, or to row `target` of
+// closed_pooled (a pool that closes) or of pooled.
+bool makes_key = false;
+bool closes = false;
+uint owner;
+uint pool;
+uint pending = 0u;
+uint begin;
+uint first;
+uint slot_word;
+uint target;
+
+uint ring_word(uint position) { return slot_word + (position % ring) * pc.tail_row_stride; }
+
+uvec4 member_words(uint m) {
+    if (closes_rings && m < pending) {
+        const uint row = ring_word(begin + m);
+        return uvec4(PAIR(tail, row + pc.tail_plane_stride), PAIR(tail, row));
+    }
+    const uint row = first + (m - pending);
+    return uvec4(PAIR(gate, row * pc.gate_row_stride), PAIR(k, row * pc.k_row_stride));
+}
+
+// Whether the block table has a place for the key, which becomes its target. Both indices are checked.
+bool find_page_row() {
+    const uint column = pool / page_size;
+    if (column >= pc.max_pages) {
+        return false;
+    }
+    const uint page = AT(block_table, owner * pc.max_pages + column);
+    // Below pages * page_size where it is used, and all elements of the cache lie below 2^31.
+    target = page * page_size + pool % page_size;
+    return page < pc.pages;
+}
+
+void make_key(uint lane) {
+    if (pages_keys && !find_page_row()) {
+        if (lane == 0u) {
+            atomicAdd(AT(status, 6u), 1u);
+        }
+        return;
+    }
+    for (uint pair = lane; pair < row_pairs; pair += lanes_per_item) {
+        set_pair(pair);
+        const uvec2 key = pooled_key();
+        if (closes && !pages_keys) {
+            STORE_PAIR(closed_pooled, target * pc.closed_pooled_row_stride, key)
+        } else {
+            STORE_PAIR(pooled, target * pc.pooled_row_stride, key)
+        }
+    }
+}
+
+// seed_tail's move, of the pairs that this very lane has read in the ring: no lane waits for another.
+void seed_request(Request request, uint lane) {
+    const Seed seed = find_seed(request);
+    for (uint pair = lane; pair < row_pairs; pair += lanes_per_item) {
+        set_pair(pair);
+        for (uint m = 0u; m < seed.count; m++) {
+            const uint to = ring_word(seed.begin + m);
+            const uint row = seed.row + m;
+            const uvec2 key = PAIR(k, row * pc.k_row_stride);
+            const uvec2 score = PAIR(gate, row * pc.gate_row_stride);
+            AT(tail, to + pair_words.x) = key.x;
+            AT(tail, to + pair_words.y) = key.y;
+            AT(tail, to + pc.tail_plane_stride + pair_words.x) = score.x;
+            AT(tail, to + pc.tail_plane_stride + pair_words.y) = score.y;
+        }
+    }
+}
+
+// Reads row `row` of pooled: its owner, and whether it is one of its pools.
+void read_row(uint row, uint lane) {
+    if (row >= pc.pooled_rows || pc.requests == 0u || row >= AT(pool_row_offsets, pc.requests)) {
+        return;
+    }
+    owner = find_owner(row);
+    const uint start = AT(pool_row_offsets, owner);
+    Request request;
+    if (judge_request(owner, request) != ACCEPTED || row < start || row - start >= count_new_pools(request)) {
+        if (lane == 0u) {
+            atomicAdd(AT(status, 8u), 1u);
+        }
+        return;
+    }
+    makes_key = true;
+    pool = first_new_pool(request) + (row - start);
+    // A complete pool ends within the request, so pool * kpool does not wrap.
+    first = request.first + (pool * kpool - request.cached);
+    target = row;
+}
+
+// Reads request r: whether its pending pool closes. Returns whether it is to be seeded.
+bool read_closing(uint r, uint lane, out Request request) {
+    if (r >= pc.requests) {
+        return false;
+    }
+    const uint slot = AT(slot_idx, r);
+    const uint verdict = read_request(r, slot, pc.max_slots, request);
+    pending = request.cached % kpool;
+    closes = verdict == ACCEPTED && pending != 0u && request.tokens >= kpool - pending;
+    makes_key = closes;
+    owner = r;
+    pool = request.cached / kpool;
+    begin = request.cached - pending;
+    first = request.first;
+    slot_word = slot * pc.tail_slot_stride;
+    target = r;
+    if (lane == 0u) {
+        count_dropped(verdict);
+        AT(closed_pool, r) = closes ? pool : 0xffffffffu;
+    }
+    return verdict == ACCEPTED;
+}
+
+void main() {
+    const uint lane = gl_LocalInvocationID.x % lanes_per_item;
+    const uint item = group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
+    // Requests take whole workgroups, so that rows begin at one of their own.
+    const uint closing_items =
+        closes_rings ? (pc.requests + items_per_group - 1u) / items_per_group * items_per_group : 0u;
+    Request request;
+    bool seeding = false;
+    if (closes_rings && (!compresses || item < closing_items)) {
+        seeding = read_closing(item, lane, request);
+    } else {
+        read_row(item - closing_items, lane);
+    }
+    if (!closes_rings) {
+        count_dropped_requests();
+    }
+    if (makes_key) {
+        make_key(lane);
+    }
+    if (seeds && seeding) {
+        seed_request(request, lane);
+    }
+}
