@@ -46,6 +46,14 @@ static void apply_reference(const Scenario *scenario, TensorImages *images)
                               offsets, lengths, (int32_t *)words_of(images->pool_ids, call->pool_ids_base),
                               (int32_t *)words_of(images->out, call->out_base), status);
         break;
+    case KPOOL_OPERATION_STEP:
+        reference_step(info, call, images->tail, images->k, images->gate, ape, offsets, lengths,
+                       words_of(images->slot_idx, call->slot_idx_base),
+                       words_of(images->pool_row_offsets, call->pool_row_offsets_base),
+                       words_of(images->block_table, call->block_table_base),
+                       (int32_t *)words_of(images->closed_pool, call->closed_pool_base), images->closed_pooled,
+                       images->pooled, status);
+        break;
     default:
         fail_msg("no reference");
     }
@@ -247,6 +255,31 @@ static void random_compress(Gpu *gpu, Random *random)
     run_and_free(&scenario, gpu);
 }
 
+/* Whatever rows may hold: claims of too many pools, pages that are no pages. Pages are handed out once each, so that
+ * no two keys meet. */
+static void random_step(Gpu *gpu, Random *random)
+{
+    Scenario scenario = random_scenario(random, KPOOL_OPERATION_STEP);
+    KpoolCall *call = &scenario.call;
+    call->pooled_rows = random_between(random, 0, 90);
+    if (random_between(random, 0, 1) == 0) {
+        scenario.info.page_size = 1u << random_between(random, 0, 3);
+        call->max_pages = random_between(random, 0, 30);
+        call->pages = random_between(random, 0, 1) == 0 ? call->requests * call->max_pages
+                                                        : random_between(random, 0, 200);
+    }
+    scenario_allocate(&scenario, random);
+    fill_tensors(random, &scenario);
+    random_requests(random, &scenario, random_breakage(random, FAR));
+    reference_pool_row_offsets(scenario.info.geometry.kpool, call, WORDS(&scenario, input_row_offsets),
+                               WORDS(&scenario, cache_lengths), WORDS(&scenario, pool_row_offsets), NULL);
+    for (uint32_t i = 0; scenario.info.page_size != 0 && i < call->requests * call->max_pages; i++) {
+        WORDS(&scenario, block_table)[i] =
+            random_between(random, 0, 9) == 0 ? (uint32_t)random_next(random) | 0x10000u : i;
+    }
+    run_and_free(&scenario, gpu);
+}
+
 static void random_expand(Gpu *gpu, Random *random)
 {
     Scenario scenario = random_scenario(random, KPOOL_OPERATION_EXPAND_TOPK);
@@ -316,6 +349,11 @@ static void check_pool_row_offsets(Gpu *gpu)
 static void check_compress(Gpu *gpu)
 {
     repeat(gpu, random_compress, 8);
+}
+
+static void check_step(Gpu *gpu)
+{
+    repeat(gpu, random_step, 10);
 }
 
 static void check_expand_topk(Gpu *gpu)
@@ -552,6 +590,7 @@ static void check_splits(Gpu *gpu)
 ON_EACH_DEVICE(check_ring_close)
 ON_EACH_DEVICE(check_pool_row_offsets)
 ON_EACH_DEVICE(check_compress)
+ON_EACH_DEVICE(check_step)
 ON_EACH_DEVICE(check_expand_topk)
 ON_EACH_DEVICE(check_copy_slots)
 ON_EACH_DEVICE(check_copy_cycle)
@@ -565,7 +604,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_check_ring_close),     cmocka_unit_test(test_check_pool_row_offsets),
-        cmocka_unit_test(test_check_compress),       cmocka_unit_test(test_check_expand_topk),
+        cmocka_unit_test(test_check_compress),       cmocka_unit_test(test_check_step),
+        cmocka_unit_test(test_check_expand_topk),
         cmocka_unit_test(test_check_copy_slots),     cmocka_unit_test(test_check_copy_cycle),
         cmocka_unit_test(test_check_long_prefill),   cmocka_unit_test(test_check_many_closes),
         cmocka_unit_test(test_check_expand_by_hand), cmocka_unit_test(test_check_compress_garbage),

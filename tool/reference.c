@@ -26,6 +26,11 @@ int reference_judge(uint32_t rows, uint32_t max_slots, const uint32_t *input_row
     return -2;
 }
 
+static int64_t stride_or_dense(VkDeviceSize stride, int64_t dense)
+{
+    return stride != 0 ? (int64_t)stride : dense;
+}
+
 /* The ring's length and strides in elements, with the defaults of section 2. */
 typedef struct Ring {
     int64_t length, slot, plane, row;
@@ -35,9 +40,9 @@ static Ring read_ring(const KpoolGeometry *geometry, const KpoolCall *call)
 {
     Ring ring;
     ring.length = geometry->ring != 0 ? geometry->ring : (int64_t)geometry->kpool + geometry->rollback;
-    ring.row = call->tail_row_stride != 0 ? (int64_t)call->tail_row_stride : geometry->head_dim;
-    ring.plane = call->tail_plane_stride != 0 ? (int64_t)call->tail_plane_stride : ring.length * ring.row;
-    ring.slot = call->tail_slot_stride != 0 ? (int64_t)call->tail_slot_stride : 2 * ring.plane;
+    ring.row = stride_or_dense(call->tail_row_stride, geometry->head_dim);
+    ring.plane = stride_or_dense(call->tail_plane_stride, ring.length * ring.row);
+    ring.slot = stride_or_dense(call->tail_slot_stride, 2 * ring.plane);
     return ring;
 }
 
@@ -57,8 +62,8 @@ void reference_seed_tail(const KpoolGeometry *geometry, const KpoolCall *call, v
     const int64_t P = geometry->kpool;
     const int64_t H = geometry->rollback;
     const Ring ring = read_ring(geometry, call);
-    const int64_t k_row = call->k_row_stride != 0 ? (int64_t)call->k_row_stride : D;
-    const int64_t gate_row = call->gate_row_stride != 0 ? (int64_t)call->gate_row_stride : D;
+    const int64_t k_row = stride_or_dense(call->k_row_stride, D);
+    const int64_t gate_row = stride_or_dense(call->gate_row_stride, D);
 
     for (uint32_t r = 0; r < call->requests; r++) {
         const int cause =
@@ -167,21 +172,48 @@ static Member new_member(const KpoolKernelCreateInfo *info, const KpoolCall *cal
     return (Member){
         .k = k,
         .gate = gate,
-        .k_at = (int64_t)call->k_base + row * (call->k_row_stride != 0 ? (int64_t)call->k_row_stride : D),
-        .gate_at = (int64_t)call->gate_base + row * (call->gate_row_stride != 0 ? (int64_t)call->gate_row_stride : D),
+        .k_at = (int64_t)call->k_base + row * stride_or_dense(call->k_row_stride, D),
+        .gate_at = (int64_t)call->gate_base + row * stride_or_dense(call->gate_row_stride, D),
     };
 }
 
-void reference_ring_close(const KpoolKernelCreateInfo *info, const KpoolCall *call, const void *tail, const void *k,
-                          const void *gate, const float *ape, const uint32_t *input_row_offsets,
-                          const uint32_t *cache_lengths, const uint32_t *slot_idx, int32_t *closed_pool,
-                          void *closed_pooled, uint32_t *status)
+/* Where keys go. block_table is NULL where they go to rows of their own. */
+typedef struct Outputs {
+    void *closed_pooled, *pooled;
+    const uint32_t *block_table;
+} Outputs;
+
+/* Makes the key of pool p of request r; dense_row is its row where there is no cache. */
+static void put_key(const KpoolKernelCreateInfo *info, const KpoolCall *call, const Member *members, const float *ape,
+                    const Outputs *outputs, uint32_t r, int64_t p, bool closed, int64_t dense_row, uint32_t *status)
+{
+    const int64_t D = info->geometry.head_dim;
+    const int64_t pooled_row = stride_or_dense(call->pooled_row_stride, D);
+    if (outputs->block_table != NULL) {
+        const int64_t column = p / info->page_size;
+        if (column >= call->max_pages || outputs->block_table[r * (int64_t)call->max_pages + column] >= call->pages) {
+            count(status, 6);
+            return;
+        }
+        const int64_t page = outputs->block_table[r * (int64_t)call->max_pages + column];
+        const int64_t row = page * info->page_size + p % info->page_size;
+        write_key(info, members, ape, outputs->pooled, (int64_t)call->pooled_base + row * pooled_row);
+    } else if (closed) {
+        write_key(info, members, ape, outputs->closed_pooled,
+                  (int64_t)call->closed_pooled_base + dense_row * stride_or_dense(call->closed_pooled_row_stride, D));
+    } else {
+        write_key(info, members, ape, outputs->pooled, (int64_t)call->pooled_base + dense_row * pooled_row);
+    }
+}
+
+static void close_requests(const KpoolKernelCreateInfo *info, const KpoolCall *call, const void *tail, const void *k,
+                           const void *gate, const float *ape, const uint32_t *input_row_offsets,
+                           const uint32_t *cache_lengths, const uint32_t *slot_idx, int32_t *closed_pool,
+                           const Outputs *outputs, uint32_t *status)
 {
     const KpoolGeometry *geometry = &info->geometry;
     const int64_t P = geometry->kpool;
     const Ring ring = read_ring(geometry, call);
-    const int64_t out_row =
-        call->closed_pooled_row_stride != 0 ? (int64_t)call->closed_pooled_row_stride : geometry->head_dim;
     for (uint32_t r = 0; r < call->requests; r++) {
         closed_pool[r] = -1;
         const int cause =
@@ -205,8 +237,18 @@ void reference_ring_close(const KpoolKernelCreateInfo *info, const KpoolCall *ca
                 members[m] = (Member){tail, tail, at, at + ring.plane};
             }
         }
-        write_key(info, members, ape, closed_pooled, (int64_t)call->closed_pooled_base + r * out_row);
+        put_key(info, call, members, ape, outputs, r, L / P, true, r, status);
     }
+}
+
+void reference_ring_close(const KpoolKernelCreateInfo *info, const KpoolCall *call, const void *tail, const void *k,
+                          const void *gate, const float *ape, const uint32_t *input_row_offsets,
+                          const uint32_t *cache_lengths, const uint32_t *slot_idx, int32_t *closed_pool,
+                          void *closed_pooled, uint32_t *status)
+{
+    const Outputs outputs = {.closed_pooled = closed_pooled};
+    close_requests(info, call, tail, k, gate, ape, input_row_offsets, cache_lengths, slot_idx, closed_pool, &outputs,
+                   status);
 }
 
 void reference_pool_row_offsets(uint32_t kpool, const KpoolCall *call, const uint32_t *input_row_offsets,
@@ -225,22 +267,17 @@ void reference_pool_row_offsets(uint32_t kpool, const KpoolCall *call, const uin
     pool_row_offsets[call->requests] = sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
 }
 
-void reference_compress(const KpoolKernelCreateInfo *info, const KpoolCall *call, const void *k, const void *gate,
-                        const float *ape, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
-                        const uint32_t *pool_row_offsets, void *pooled, uint32_t *status)
+static void compress_rows(const KpoolKernelCreateInfo *info, const KpoolCall *call, const void *k, const void *gate,
+                          const float *ape, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
+                          const uint32_t *pool_row_offsets, const Outputs *outputs, uint32_t *status)
 {
     const KpoolGeometry *geometry = &info->geometry;
     const int64_t P = geometry->kpool;
-    const int64_t out_row = call->pooled_row_stride != 0 ? (int64_t)call->pooled_row_stride : geometry->head_dim;
     const uint32_t claimed = pool_row_offsets[call->requests];
     const uint32_t rows = claimed < call->pooled_rows ? claimed : call->pooled_rows;
     uint32_t made = 0;
     for (uint32_t b = 0; b < call->requests; b++) {
-        const int cause = reference_judge(call->rows, 0, input_row_offsets, cache_lengths, NULL, b);
-        if (cause >= 0) {
-            count(status, cause);
-        }
-        if (cause != -2) {
+        if (reference_judge(call->rows, 0, input_row_offsets, cache_lengths, NULL, b) != -2) {
             continue;
         }
         const int64_t L = cache_lengths[b];
@@ -255,13 +292,46 @@ void reference_compress(const KpoolKernelCreateInfo *info, const KpoolCall *call
             for (int64_t m = 0; m < P; m++) {
                 members[m] = new_member(info, call, k, gate, input_row_offsets[b] + (pools.first + j) * P + m - L);
             }
-            write_key(info, members, ape, pooled, (int64_t)call->pooled_base + row * out_row);
+            put_key(info, call, members, ape, outputs, b, pools.first + j, false, row, status);
             made++;
         }
     }
     if (call->requests != 0 && status != NULL) {
         status[8] += rows - made;
     }
+}
+
+static void count_dropped(const KpoolCall *call, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
+                          uint32_t *status)
+{
+    for (uint32_t b = 0; b < call->requests; b++) {
+        const int cause = reference_judge(call->rows, 0, input_row_offsets, cache_lengths, NULL, b);
+        if (cause >= 0) {
+            count(status, cause);
+        }
+    }
+}
+
+void reference_compress(const KpoolKernelCreateInfo *info, const KpoolCall *call, const void *k, const void *gate,
+                        const float *ape, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
+                        const uint32_t *pool_row_offsets, void *pooled, uint32_t *status)
+{
+    const Outputs outputs = {.pooled = pooled};
+    compress_rows(info, call, k, gate, ape, input_row_offsets, cache_lengths, pool_row_offsets, &outputs, status);
+    count_dropped(call, input_row_offsets, cache_lengths, status);
+}
+
+void reference_step(const KpoolKernelCreateInfo *info, const KpoolCall *call, void *tail, const void *k,
+                    const void *gate, const float *ape, const uint32_t *input_row_offsets,
+                    const uint32_t *cache_lengths, const uint32_t *slot_idx, const uint32_t *pool_row_offsets,
+                    const uint32_t *block_table, int32_t *closed_pool, void *closed_pooled, void *pooled,
+                    uint32_t *status)
+{
+    const Outputs outputs = {closed_pooled, pooled, info->page_size != 0 ? block_table : NULL};
+    close_requests(info, call, tail, k, gate, ape, input_row_offsets, cache_lengths, slot_idx, closed_pool, &outputs,
+                   status);
+    compress_rows(info, call, k, gate, ape, input_row_offsets, cache_lengths, pool_row_offsets, &outputs, status);
+    reference_seed_tail(&info->geometry, call, tail, k, gate, input_row_offsets, cache_lengths, slot_idx, NULL);
 }
 
 void reference_expand_topk(uint32_t kpool, uint32_t topk, KpoolTopkLayout layout, bool with_tail,

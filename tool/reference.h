@@ -29,6 +29,14 @@ void reference_compress(const KpoolKernelCreateInfo *info, const KpoolCall *call
                         const float *ape, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
                         const uint32_t *pool_row_offsets, void *pooled, uint32_t *status);
 
+/* The three in their order. With info->page_size, keys go to pooled by block_table, [requests, max_pages], and
+ * closed_pooled is not touched. */
+void reference_step(const KpoolKernelCreateInfo *info, const KpoolCall *call, void *tail, const void *k,
+                    const void *gate, const float *ape, const uint32_t *input_row_offsets,
+                    const uint32_t *cache_lengths, const uint32_t *slot_idx, const uint32_t *pool_row_offsets,
+                    const uint32_t *block_table, int32_t *closed_pool, void *closed_pooled, void *pooled,
+                    uint32_t *status);
+
 /* pool_row_offsets is [requests + 1]. Reads call's requests and rows only. */
 void reference_pool_row_offsets(uint32_t kpool, const KpoolCall *call, const uint32_t *input_row_offsets,
                                 const uint32_t *cache_lengths, uint32_t *pool_row_offsets, uint32_t *status);
