@@ -402,12 +402,461 @@ static void test_devices(void **state)
     assert_failed(&outcome, 2, "junk: ");
 }
 
+/* ------------------------------------------------------------------- the other operations ------ */
+
+/* One call for all of them: slots, positions of the ring, channels, tokens of a pool, requests, rows, pool ids a row,
+ * pairs. Request 0 brings pool 0 whole; request 1 closes pool 1 and brings pool 2 whole; request 2 brings neither;
+ * request 3 is dropped, and its slot is out of range too. */
+enum { SLOTS = 5, RING = 4, CHANNELS = 4, POOL = 4, REQUESTS = 4, ROWS = 15, TOPK = 2, WIDTH = TOPK * POOL + POOL - 1,
+       PAIRS = 4, POOLED_ROWS = 3 };
+
+static const uint32_t family_offsets[REQUESTS + 1] = {0, 5, 12, 14, 99};
+static const uint32_t family_lengths[REQUESTS] = {0, 6, 1, 0};
+static const uint32_t family_slots[REQUESTS] = {3, 0, 4, 7};
+static const uint32_t family_pairs[PAIRS][2] = {{0, 1}, {1, 0}, {2, 2}, {3, 5}};
+
+typedef struct Family {
+    SafetensorsType type, pooled_type;
+    uint8_t tail[SLOTS * 2 * RING * CHANNELS * 4];
+    uint8_t copied[SLOTS * 2 * RING * CHANNELS * 4], seeded[SLOTS * 2 * RING * CHANNELS * 4];
+    uint8_t k[ROWS * CHANNELS * 4], gate[ROWS * CHANNELS * 4];
+    float ape[POOL * CHANNELS];
+    uint32_t pool_offsets[REQUESTS + 1];
+    int32_t pool_ids[ROWS * TOPK], out[ROWS * WIDTH];
+    int32_t closed_pool[REQUESTS];
+    uint8_t closed_pooled[REQUESTS * CHANNELS * 4], pooled[POOLED_ROWS * CHANNELS * 4];
+    uint32_t status[6][16]; /* by operation */
+} Family;
+
+static const struct {
+    const char *op;
+    const char *inputs;
+    const char *results; /* in the order in which the runner says them */
+    const char *begins;  /* what it prints */
+} operations[] = {
+    {"ring_close", "tail k gate ape input_row_offsets cache_lengths slot_idx ",
+     "expected.closed_pool, expected.closed_pooled, expected.status", "ring_close: 4 requests, 15 rows, dropped: "},
+    {"compress", "k gate ape input_row_offsets cache_lengths pool_row_offsets ", "expected.pooled, expected.status",
+     "compress: 4 requests, 15 rows, 3 rows of pooled, dropped: "},
+    /* k says how many rows there are. */
+    {"pool_row_offsets", "k input_row_offsets cache_lengths ", "expected.pool_row_offsets, expected.status",
+     "pool_row_offsets: 4 requests, dropped: "},
+    {"expand_topk", "pool_ids input_row_offsets cache_lengths ", "expected.out, expected.status",
+     "expand_topk: 4 requests, 15 rows, dropped: "},
+    {"copy_slots", "tail pairs ", "expected.tail, expected.status",
+     "copy_slots: 4 pairs, dropped: status[7] = 1 (pair out of range), "},
+    {"step", "tail k gate ape input_row_offsets cache_lengths slot_idx pool_row_offsets ",
+     "expected.closed_pool, expected.closed_pooled, expected.pooled, expected.tail, expected.status",
+     "step: 4 requests, 15 rows, 3 rows of pooled, dropped: "},
+};
+
+enum { RING_CLOSE, COMPRESS, POOL_ROW_OFFSETS, EXPAND_TOPK, COPY_SLOTS, STEP, OPERATIONS };
+
+static KpoolType kpool_type(SafetensorsType type)
+{
+    return type == SAFETENSORS_F32 ? KPOOL_TYPE_F32 : type == SAFETENSORS_F16 ? KPOOL_TYPE_F16 : KPOOL_TYPE_BF16;
+}
+
+/* Numbers from -2 to 2 in eighths, whatever the type. */
+static void fill_numbers(uint8_t *bytes, size_t count, SafetensorsType type, uint32_t seed)
+{
+    static const uint16_t halves[] = {0x0000, 0x3000, 0x3800, 0x3c00, 0x4000, 0xb000, 0xb800, 0xbc00, 0xc000};
+    for (size_t i = 0; i < count; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        const float number = (float)((int)(seed >> 27) - 16) * 0.125f;
+        uint32_t bits;
+        memcpy(&bits, &number, sizeof bits);
+        bits = type == SAFETENSORS_BF16 ? bits >> 16 : type == SAFETENSORS_F16 ? halves[(seed >> 24) % 9] : bits;
+        memcpy(bytes + i * safetensors_type_size(type), &bits, safetensors_type_size(type));
+    }
+}
+
+static Family *make_family(SafetensorsType type, SafetensorsType pooled_type)
+{
+    Family *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->type = type;
+    f->pooled_type = pooled_type;
+    fill_numbers(f->tail, SLOTS * 2 * RING * CHANNELS, type, 11);
+    fill_numbers(f->k, ROWS * CHANNELS, type, 12);
+    fill_numbers(f->gate, ROWS * CHANNELS, type, 13);
+    fill_numbers((uint8_t *)f->ape, POOL * CHANNELS, SAFETENSORS_F32, 14);
+    memcpy(f->copied, f->tail, sizeof f->tail);
+    memcpy(f->seeded, f->tail, sizeof f->tail);
+    for (size_t i = 0; i < ROWS * TOPK; i++) {
+        f->pool_ids[i] = (int32_t)(i % 4) - 1;
+    }
+    const KpoolKernelCreateInfo info = {
+        .geometry = {.head_dim = CHANNELS, .kpool = POOL, .type = kpool_type(type), .ring = RING},
+        .pooled_type = kpool_type(pooled_type),
+    };
+    const KpoolCall call = {.max_slots = SLOTS, .requests = REQUESTS, .rows = ROWS, .pooled_rows = POOLED_ROWS,
+                            .pair_count = PAIRS};
+    reference_ring_close(&info, &call, f->tail, f->k, f->gate, f->ape, family_offsets, family_lengths, family_slots,
+                         f->closed_pool, f->closed_pooled, f->status[RING_CLOSE]);
+    reference_pool_row_offsets(POOL, &call, family_offsets, family_lengths, f->pool_offsets,
+                               f->status[POOL_ROW_OFFSETS]);
+    reference_compress(&info, &call, f->k, f->gate, f->ape, family_offsets, family_lengths, f->pool_offsets, f->pooled,
+                       f->status[COMPRESS]);
+    reference_expand_topk(POOL, TOPK, KPOOL_TOPK_LAYOUT_FIXED, true, &call, family_offsets, family_lengths,
+                          f->pool_ids, f->out, f->status[EXPAND_TOPK]);
+    reference_copy_slots(&info.geometry, &call, f->tail, f->copied, &family_pairs[0][0], f->status[COPY_SLOTS]);
+    reference_step(&info, &call, f->seeded, f->k, f->gate, f->ape, family_offsets, family_lengths, family_slots,
+                   f->pool_offsets, NULL, f->closed_pool, f->closed_pooled, f->pooled, f->status[STEP]);
+    assert_int_equal(f->closed_pool[1], 1);
+    assert_int_equal(f->pool_offsets[REQUESTS], 2);
+    return f;
+}
+
+/* The tensors of one operation that the lists name. */
+typedef struct FamilyFile {
+    SafetensorsTensor tensors[16];
+    size_t count;
+    SafetensorsOption options[6];
+    size_t option_count;
+} FamilyFile;
+
+static FamilyFile make_file(const Family *f, size_t operation)
+{
+    const SafetensorsTensor all[] = {
+        {"tail", f->type, 4, {SLOTS, 2, RING, CHANNELS}, f->tail, 0},
+        {"k", f->type, 2, {ROWS, CHANNELS}, f->k, 0},
+        {"gate", f->type, 2, {ROWS, CHANNELS}, f->gate, 0},
+        {"ape", SAFETENSORS_F32, 2, {POOL, CHANNELS}, (const uint8_t *)f->ape, 0},
+        {"input_row_offsets", SAFETENSORS_U32, 1, {REQUESTS + 1}, (const uint8_t *)family_offsets, 0},
+        {"cache_lengths", SAFETENSORS_I32, 1, {REQUESTS}, (const uint8_t *)family_lengths, 0},
+        {"slot_idx", SAFETENSORS_U32, 1, {REQUESTS}, (const uint8_t *)family_slots, 0},
+        {"pool_row_offsets", SAFETENSORS_U32, 1, {REQUESTS + 1}, (const uint8_t *)f->pool_offsets, 0},
+        {"pool_ids", SAFETENSORS_I32, 2, {ROWS, TOPK}, (const uint8_t *)f->pool_ids, 0},
+        {"pairs", SAFETENSORS_U32, 2, {PAIRS, 2}, (const uint8_t *)family_pairs, 0},
+        {"expected.closed_pool", SAFETENSORS_I32, 1, {REQUESTS}, (const uint8_t *)f->closed_pool, 0},
+        {"expected.closed_pooled", f->pooled_type, 2, {REQUESTS, CHANNELS}, f->closed_pooled, 0},
+        {"expected.pooled", f->pooled_type, 2, {POOLED_ROWS, CHANNELS}, f->pooled, 0},
+        {"expected.pool_row_offsets", SAFETENSORS_U32, 1, {REQUESTS + 1}, (const uint8_t *)f->pool_offsets, 0},
+        {"expected.out", SAFETENSORS_I32, 2, {ROWS, WIDTH}, (const uint8_t *)f->out, 0},
+        {"expected.tail", f->type, 4, {SLOTS, 2, RING, CHANNELS}, operation == STEP ? f->seeded : f->copied, 0},
+        {"expected.status", SAFETENSORS_U32, 1, {16}, (const uint8_t *)f->status[operation], 0},
+    };
+    FamilyFile file = {.options = {{"op", operations[operation].op}, {"kpool", "4"}}, .option_count = 2};
+    char wanted[256];
+    snprintf(wanted, sizeof wanted, " %s%s,", operations[operation].inputs, operations[operation].results);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        char name[2][40];
+        snprintf(name[0], sizeof name[0], " %s ", all[i].name);
+        snprintf(name[1], sizeof name[1], " %s,", all[i].name);
+        if (strstr(wanted, name[0]) == NULL && strstr(wanted, name[1]) == NULL) {
+            continue;
+        }
+        SafetensorsTensor *tensor = &file.tensors[file.count++];
+        *tensor = all[i];
+        tensor->size = safetensors_type_size(tensor->type);
+        for (uint32_t d = 0; d < tensor->rank; d++) {
+            tensor->size *= tensor->shape[d];
+        }
+    }
+    if (f->pooled_type != f->type) {
+        file.options[file.option_count++] = (SafetensorsOption){
+            "pooled_dtype", safetensors_type_name(f->pooled_type)};
+    }
+    return file;
+}
+
+static SafetensorsTensor *find_in(FamilyFile *file, const char *name)
+{
+    for (size_t i = 0; i < file->count; i++) {
+        if (strcmp(file->tensors[i].name, name) == 0) {
+            return &file->tensors[i];
+        }
+    }
+    fail_msg("no %s", name);
+    return NULL;
+}
+
+static void write_file(const FamilyFile *file, const char *path)
+{
+    Complaint complaint;
+    if (!safetensors_write(path, file->tensors, file->count, file->options, file->option_count, &complaint)) {
+        fail_msg("%s", complaint.text);
+    }
+}
+
+/* Every expected tensor is in the written file, to the bit where the operation makes something. */
+static void assert_written(const FamilyFile *file, size_t operation)
+{
+    Safetensors made;
+    Complaint complaint;
+    assert_true(safetensors_read("made", &made, &complaint));
+    assert_string_equal(safetensors_metadata(&made, "op"), operations[operation].op);
+    size_t results = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        const SafetensorsTensor *expected = &file->tensors[i];
+        if (strncmp(expected->name, "expected.", 9) != 0) {
+            continue;
+        }
+        results++;
+        const SafetensorsTensor *actual = safetensors_find(&made, expected->name + 9);
+        assert_non_null(actual);
+        assert_int_equal(actual->type, expected->type);
+        assert_memory_equal(actual->shape, expected->shape, sizeof expected->shape);
+        const size_t row = CHANNELS * safetensors_type_size(expected->type);
+        if (strcmp(expected->name, "expected.closed_pooled") == 0) {
+            assert_memory_equal(actual->data + row, expected->data + row, row);
+        } else if (strcmp(expected->name, "expected.pooled") == 0) {
+            assert_memory_equal(actual->data, expected->data, 2 * row);
+        } else {
+            assert_memory_equal(actual->data, expected->data, expected->size);
+        }
+    }
+    assert_int_equal(made.count, results);
+    safetensors_free(&made);
+}
+
+static void test_family(void **state)
+{
+    (void)state;
+    const SafetensorsType types[][2] = {
+        {SAFETENSORS_F32, SAFETENSORS_F32},  {SAFETENSORS_F16, SAFETENSORS_F16}, {SAFETENSORS_BF16, SAFETENSORS_BF16},
+        {SAFETENSORS_BF16, SAFETENSORS_F32}, {SAFETENSORS_F32, SAFETENSORS_F16},
+    };
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        Family *family = make_family(types[t][0], types[t][1]);
+        for (size_t operation = 0; operation < OPERATIONS; operation++) {
+            const FamilyFile file = make_file(family, operation);
+            write_file(&file, "case");
+            for (uint32_t layout = 0; layout < 2; layout++) {
+                const Outcome outcome = run("", "run case -o made --layout %s", layout == 0 ? "wide" : "floor");
+                char matches[256];
+                snprintf(matches, sizeof matches, "matches %s on ", operations[operation].results);
+                assert_right(&outcome, matches);
+                assert_int_equal(strncmp(outcome.out, operations[operation].begins,
+                                         strlen(operations[operation].begins)), 0);
+                assert_written(&file, operation);
+            }
+        }
+        free(family);
+    }
+}
+
+/* Without anything expected it runs, and says what it did. */
+static void test_family_expects_nothing(void **state)
+{
+    (void)state;
+    Family *family = make_family(SAFETENSORS_F32, SAFETENSORS_F32);
+    for (size_t operation = 0; operation < OPERATIONS; operation++) {
+        FamilyFile file = make_file(family, operation);
+        while (strncmp(file.tensors[file.count - 1].name, "expected.", 9) == 0) {
+            file.count--;
+        }
+        write_file(&file, "case");
+        Outcome outcome = run("", "run case -o made");
+        assert_right(&outcome, ", ran on ");
+        outcome = run("", "run case --json");
+        assert_right(&outcome, "\"result\": \"ran\"");
+        json_t *json = json_loads(outcome.out, 0, NULL);
+        /* With no pooled in the file the offsets say how much there is. */
+        assert_int_equal(json_integer_value(json_object_get(json, "pooled_rows")),
+                         operation == COMPRESS || operation == STEP ? 2 : 0);
+        assert_int_equal(json_integer_value(json_object_get(json, "pairs")), operation == COPY_SLOTS ? PAIRS : 0);
+        json_decref(json);
+        if (operation == EXPAND_TOPK) {
+            Safetensors made;
+            Complaint complaint;
+            assert_true(safetensors_read("made", &made, &complaint));
+            /* and no out no tail positions. */
+            assert_int_equal(safetensors_find(&made, "out")->shape[1], TOPK * POOL);
+            safetensors_free(&made);
+        }
+    }
+    free(family);
+}
+
+static void test_family_mismatches(void **state)
+{
+    (void)state;
+    const struct {
+        size_t operation;
+        const char *tensor;
+        size_t element;
+        const char *place; /* NULL: not compared */
+    } planted[] = {
+        {RING_CLOSE, "expected.closed_pool", 1, "request 1"},
+        {RING_CLOSE, "expected.closed_pool", 3, "request 3"},
+        {RING_CLOSE, "expected.closed_pooled", 1 * CHANNELS + 2, "request 1, channel 2"},
+        {RING_CLOSE, "expected.closed_pooled", 0, NULL},
+        {RING_CLOSE, "expected.closed_pooled", 3 * CHANNELS, NULL},
+        {RING_CLOSE, "expected.status", 1, "element 1"},
+        {COMPRESS, "expected.pooled", 3, "row 0, request 0, channel 3"},
+        {COMPRESS, "expected.pooled", CHANNELS, "row 1, request 1, channel 0"},
+        {COMPRESS, "expected.pooled", 2 * CHANNELS, NULL},
+        {COMPRESS, "expected.status", 8, "element 8"},
+        {POOL_ROW_OFFSETS, "expected.pool_row_offsets", 0, "entry 0"},
+        {POOL_ROW_OFFSETS, "expected.pool_row_offsets", REQUESTS, "entry 4"},
+        {EXPAND_TOPK, "expected.out", 0, "row 0, column 0"},
+        {EXPAND_TOPK, "expected.out", 13 * WIDTH + 10, "row 13, column 10"},
+        {EXPAND_TOPK, "expected.status", 5, "element 5"},
+        /* Slots 0 and 1 change places; slot 2 is its own source; slot 3 has none. */
+        {COPY_SLOTS, "expected.tail", (1 * 2 + 1) * RING * CHANNELS + 2 * CHANNELS + 3,
+         "pair 0, slot 1, plane gate, member 2, channel 3"},
+        {COPY_SLOTS, "expected.tail", 0, "pair 1, slot 0, plane k, member 0, channel 0"},
+        {COPY_SLOTS, "expected.tail", 2 * 2 * RING * CHANNELS, "no pair, slot 2, plane k, member 0, channel 0"},
+        {COPY_SLOTS, "expected.status", 7, "element 7"},
+        {STEP, "expected.closed_pool", 0, "request 0"},
+        {STEP, "expected.closed_pooled", CHANNELS + 3, "request 1, channel 3"},
+        {STEP, "expected.closed_pooled", 0, NULL},
+        {STEP, "expected.pooled", CHANNELS + 1, "row 1, request 1, channel 1"},
+        {STEP, "expected.pooled", 2 * CHANNELS, NULL},
+        {STEP, "expected.tail", 0, "request 1, slot 0, plane k, member 0, channel 0"},
+        {STEP, "expected.tail", (3 * 2 + 1) * RING * CHANNELS, "request 0, slot 3, plane gate, member 0, channel 0"},
+        {STEP, "expected.tail", 1 * 2 * RING * CHANNELS, "no request, slot 1, plane k, member 0, channel 0"},
+        {STEP, "expected.status", 1, "element 1"},
+    };
+    Family *family = make_family(SAFETENSORS_F32, SAFETENSORS_F32);
+    for (size_t i = 0; i < sizeof planted / sizeof planted[0]; i++) {
+        FamilyFile file = make_file(family, planted[i].operation);
+        SafetensorsTensor *tensor = find_in(&file, planted[i].tensor);
+        uint8_t bytes[2048];
+        assert_true(tensor->size <= sizeof bytes);
+        memcpy(bytes, tensor->data, tensor->size);
+        tensor->data = bytes;
+        bytes[4 * planted[i].element] ^= 0x40;
+        write_file(&file, "case");
+        const Outcome outcome = run("", "run case");
+        if (planted[i].place == NULL) {
+            assert_right(&outcome, "matches");
+            continue;
+        }
+        char sentence[256];
+        snprintf(sentence, sizeof sentence, "%s differs at %s: expected ", planted[i].tensor, planted[i].place);
+        assert_failed(&outcome, 1, sentence);
+    }
+    free(family);
+}
+
+/* What the file holds of pooled is where it comes from, and all of it is compared. */
+static void test_family_given(void **state)
+{
+    (void)state;
+    Family *family = make_family(SAFETENSORS_F32, SAFETENSORS_F32);
+    uint8_t given[REQUESTS * CHANNELS * 4];
+    memset(given, 0x5a, sizeof given);
+    memcpy(family->pooled + 2 * CHANNELS * 4, given, CHANNELS * 4);
+    FamilyFile file = make_file(family, COMPRESS);
+    file.tensors[file.count++] = (SafetensorsTensor){
+        "pooled", SAFETENSORS_F32, 2, {POOLED_ROWS, CHANNELS}, given, POOLED_ROWS * CHANNELS * 4};
+    write_file(&file, "case");
+    Outcome outcome = run("", "run case");
+    assert_right(&outcome, "matches expected.pooled");
+    family->pooled[2 * CHANNELS * 4] ^= 1;
+    write_file(&file, "case");
+    outcome = run("", "run case");
+    assert_failed(&outcome, 1, "expected.pooled differs at row 2, no request, channel 0: expected 0x5a5a5a5b, got "
+                               "0x5a5a5a5a");
+
+    /* Rows of closed_pooled that nothing closes are not, whatever the file holds. */
+    file = make_file(family, RING_CLOSE);
+    file.tensors[file.count++] = (SafetensorsTensor){
+        "closed_pooled", SAFETENSORS_F32, 2, {REQUESTS, CHANNELS}, given, sizeof given};
+    write_file(&file, "case");
+    outcome = run("", "run case -o made");
+    assert_right(&outcome, "matches expected.closed_pool, expected.closed_pooled");
+    Safetensors made;
+    Complaint complaint;
+    assert_true(safetensors_read("made", &made, &complaint));
+    assert_memory_equal(safetensors_find(&made, "closed_pooled")->data, given, CHANNELS * 4);
+    safetensors_free(&made);
+    free(family);
+}
+
+/* Without pool_row_offsets step has those of its own call. */
+static void test_step_alone(void **state)
+{
+    (void)state;
+    Family *family = make_family(SAFETENSORS_BF16, SAFETENSORS_F32);
+    FamilyFile file = make_file(family, STEP);
+    *find_in(&file, "pool_row_offsets") = file.tensors[file.count - 1];
+    file.count--;
+    write_file(&file, "case");
+    Outcome outcome = run("", "run case");
+    assert_right(&outcome, "step: 4 requests, 15 rows, 3 rows of pooled, dropped: ");
+    assert_non_null(strstr(outcome.out, "matches expected.closed_pool, expected.closed_pooled, expected.pooled"));
+    *find_in(&file, "expected.pooled") = file.tensors[file.count - 1];
+    file.count--;
+    write_file(&file, "case");
+    outcome = run("", "run case");
+    assert_right(&outcome, "step: 4 requests, 15 rows, 3 rows of pooled, dropped: ");
+    free(family);
+}
+
+static void test_fast(void **state)
+{
+    (void)state;
+    const size_t making[] = {RING_CLOSE, COMPRESS, STEP};
+    for (size_t i = 0; i < 3; i++) {
+        const size_t operation = making[i];
+        const bool closes = operation == RING_CLOSE;
+        Family *family = make_family(SAFETENSORS_F32, SAFETENSORS_F32);
+        uint8_t *made = closes ? family->closed_pooled + CHANNELS * 4 : family->pooled;
+        FamilyFile file = make_file(family, operation);
+        file.options[file.option_count++] = (SafetensorsOption){"numerics", "fast"};
+        write_file(&file, "case");
+        Outcome outcome = run("", "run case");
+        assert_right(&outcome, "matches");
+        /* Far less than 2e-6 of the largest key, and far more. */
+        made[0] ^= 2;
+        write_file(&file, "case");
+        outcome = run("", "run case");
+        assert_right(&outcome, "matches");
+        file.option_count--;
+        write_file(&file, "case");
+        outcome = run("", "run case");
+        assert_failed(&outcome, 1, closes ? "expected.closed_pooled differs at request 1, channel 0"
+                                          : "expected.pooled differs at row 0, request 0, channel 0");
+        file.option_count++;
+        made[4 + 1] ^= 4;
+        write_file(&file, "case");
+        outcome = run("", "run case");
+        assert_failed(&outcome, 1, closes ? "expected.closed_pooled differs at request 1, channel 1"
+                                          : "expected.pooled differs at row 0, request 0, channel 1");
+        free(family);
+    }
+}
+
+/* layout and with_tail change what comes out, and the width of out says the second where nothing else does. */
+static void test_topk_options(void **state)
+{
+    (void)state;
+    Family *family = make_family(SAFETENSORS_F32, SAFETENSORS_F32);
+    const KpoolCall call = {.requests = REQUESTS, .rows = ROWS};
+    for (uint32_t row = 0; row < 8; row++) {
+        const bool compact = row % 2 != 0;
+        const bool with_tail = row / 2 % 2 != 0;
+        const bool is_said = row / 4 != 0;
+        uint32_t status[16] = {0};
+        reference_expand_topk(POOL, TOPK, compact ? KPOOL_TOPK_LAYOUT_COMPACT : KPOOL_TOPK_LAYOUT_FIXED, with_tail,
+                              &call, family_offsets, family_lengths, family->pool_ids, family->out, status);
+        FamilyFile file = make_file(family, EXPAND_TOPK);
+        SafetensorsTensor *out = find_in(&file, "expected.out");
+        out->shape[1] = with_tail ? WIDTH : TOPK * POOL;
+        out->size = ROWS * out->shape[1] * 4;
+        if (compact || is_said) {
+            file.options[file.option_count++] = (SafetensorsOption){"layout", compact ? "compact" : "fixed"};
+        }
+        if (is_said) {
+            file.options[file.option_count++] = (SafetensorsOption){"with_tail", with_tail ? "1" : "0"};
+        }
+        write_file(&file, "case");
+        const Outcome outcome = run("", "run case");
+        assert_right(&outcome, "matches expected.out, expected.status");
+    }
+    free(family);
+}
+
 /* The files that an independent program made. */
 static void test_shared_cases(void **state)
 {
     (void)state;
     glob_t found;
-    if (glob(KPOOL_SHARED "/cases/seed_tail_*.safetensors", 0, NULL, &found) != 0) {
+    if (glob(KPOOL_SHARED "/cases/*.safetensors", 0, NULL, &found) != 0) {
         const char *ci = getenv("CI");
         if (ci != NULL && strcmp(ci, "true") == 0) {
             fail_msg("%s", "no conformance files in " KPOOL_SHARED "/cases");
@@ -419,7 +868,7 @@ static void test_shared_cases(void **state)
         for (uint32_t layout = 0; layout < 2; layout++) {
             const Outcome outcome =
                 run("", "run '%s' --layout %s", found.gl_pathv[i], layout == 0 ? "wide" : "floor");
-            assert_right(&outcome, "matches expected.tail, expected.status on ");
+            assert_right(&outcome, ", matches expected.");
         }
     }
     print_message("%zu conformance files, two layouts each\n", found.gl_pathc);
@@ -449,7 +898,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right),      cmocka_unit_test(test_strided),   cmocka_unit_test(test_reports),
         cmocka_unit_test(test_mismatches), cmocka_unit_test(test_bad_input), cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_devices),    cmocka_unit_test(test_shared_cases),
+        cmocka_unit_test(test_devices),    cmocka_unit_test(test_family),
+        cmocka_unit_test(test_family_expects_nothing),
+        cmocka_unit_test(test_family_mismatches),
+        cmocka_unit_test(test_family_given),
+        cmocka_unit_test(test_step_alone),
+        cmocka_unit_test(test_fast),
+        cmocka_unit_test(test_topk_options),
+        cmocka_unit_test(test_shared_cases),
     };
     return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -5,101 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "case_places.h"
-
-/* ------------------------------------------------------------------------------ the table ------- */
-
-/* A size of a tensor: a symbol of the contract, 'D' and the like, plus a constant; symbol 0: the constant alone. */
-typedef struct Extent {
-    char symbol;
-    uint32_t plus;
-} Extent;
-
-typedef enum Element {
-    ELEMENT_TYPE,   /* F32, F16 or BF16, the same for all such tensors of a case */
-    ELEMENT_POOLED, /* the same of those that hold pooled keys; pooled_dtype, or ELEMENT_TYPE's */
-    ELEMENT_F32,
-    ELEMENT_INDEX,  /* U32 or non-negative I32 */
-    ELEMENT_I32,
-} Element;
-
-typedef enum Role {
-    ROLE_AGREES,  /* not used, but its shape must agree where it is present */
-    ROLE_READ,    /* must be present, and come back unchanged, padding included */
-    ROLE_CHANGED, /* must be present; may have expected.<name>; its padding must come back unchanged */
-    ROLE_COUNTED, /* the same, and zeros where the file lacks it */
-    ROLE_MADE,    /* the same, and a pattern where the file lacks it, which must survive where nothing is made */
-    ROLE_LENT,    /* of no meaning, and not in the file */
-} Role;
-
-struct CaseTensorRule {
-    const char *name;
-    Role role;
-    Element element;
-    uint32_t rank;
-    Extent shape[4];
-    CaseNamePlace *name_place; /* of what the operation changes */
-    CaseFindPool *find_pool;   /* of rows of keys, which the operation makes one by one; NULL: it makes everything */
-};
-
-struct CaseRule {
-    const char *op;
-    KpoolOperation operation;
-    uint32_t count;
-    CaseTensorRule tensors[CASE_MOST_TENSORS];
-};
-
-#define TENSOR_TAIL(role, name_place) \
-    {"tail", role, ELEMENT_TYPE, 4, {{'S', 0}, {0, 2}, {'R', 0}, {'D', 0}}, name_place, NULL}
-#define TENSOR_K(role) {"k", role, ELEMENT_TYPE, 2, {{'T', 0}, {'D', 0}}, NULL, NULL}
-#define TENSOR_GATE(role) {"gate", role, ELEMENT_TYPE, 2, {{'T', 0}, {'D', 0}}, NULL, NULL}
-#define TENSOR_APE(role) {"ape", role, ELEMENT_F32, 2, {{'P', 0}, {'D', 0}}, NULL, NULL}
-#define TENSOR_INPUT_ROW_OFFSETS {"input_row_offsets", ROLE_READ, ELEMENT_INDEX, 1, {{'B', 1}}, NULL, NULL}
-#define TENSOR_CACHE_LENGTHS {"cache_lengths", ROLE_READ, ELEMENT_INDEX, 1, {{'B', 0}}, NULL, NULL}
-#define TENSOR_SLOT_IDX {"slot_idx", ROLE_READ, ELEMENT_INDEX, 1, {{'B', 0}}, NULL, NULL}
-#define TENSOR_POOL_ROW_OFFSETS(role) \
-    {"pool_row_offsets", role, ELEMENT_INDEX, 1, {{'B', 1}}, case_name_in_offsets, NULL}
-#define TENSOR_CLOSED_POOL {"closed_pool", ROLE_MADE, ELEMENT_I32, 1, {{'B', 0}}, case_name_in_requests, NULL}
-#define TENSOR_CLOSED_POOLED                                                                             \
-    {"closed_pooled", ROLE_MADE, ELEMENT_POOLED, 2, {{'B', 0}, {'D', 0}}, case_name_in_closed_pooled, \
-     case_find_closed}
-#define TENSOR_POOLED \
-    {"pooled", ROLE_MADE, ELEMENT_POOLED, 2, {{'M', 0}, {'D', 0}}, case_name_in_pooled, case_find_pooled}
-#define TENSOR_POOL_IDS {"pool_ids", ROLE_READ, ELEMENT_I32, 2, {{'T', 0}, {'K', 0}}, NULL, NULL}
-#define TENSOR_OUT {"out", ROLE_MADE, ELEMENT_I32, 2, {{'T', 0}, {'W', 0}}, case_name_in_out, NULL}
-#define TENSOR_PAIRS {"pairs", ROLE_READ, ELEMENT_INDEX, 2, {{'N', 0}, {0, 2}}, NULL, NULL}
-#define TENSOR_SCRATCH {"scratch", ROLE_LENT, ELEMENT_TYPE, 0, {{0, 0}}, NULL, NULL}
-#define TENSOR_STATUS {"status", ROLE_COUNTED, ELEMENT_INDEX, 1, {{0, KPOOL_STATUS_COUNT}}, case_name_in_list, NULL}
-
-/* What is made comes after what says how to compare it: closed_pool before closed_pooled. */
-static const CaseRule rules[] = {
-    {"seed_tail", KPOOL_OPERATION_SEED_TAIL, 8,
-     {TENSOR_TAIL(ROLE_CHANGED, case_name_in_seeded_tail), TENSOR_K(ROLE_READ), TENSOR_GATE(ROLE_READ),
-      TENSOR_INPUT_ROW_OFFSETS, TENSOR_CACHE_LENGTHS, TENSOR_SLOT_IDX, TENSOR_STATUS, TENSOR_APE(ROLE_AGREES)}},
-    {"ring_close", KPOOL_OPERATION_RING_CLOSE, 10,
-     {TENSOR_TAIL(ROLE_READ, NULL), TENSOR_K(ROLE_READ), TENSOR_GATE(ROLE_READ), TENSOR_APE(ROLE_READ),
-      TENSOR_INPUT_ROW_OFFSETS, TENSOR_CACHE_LENGTHS, TENSOR_SLOT_IDX, TENSOR_CLOSED_POOL, TENSOR_CLOSED_POOLED,
-      TENSOR_STATUS}},
-    {"compress", KPOOL_OPERATION_COMPRESS, 9,
-     {TENSOR_K(ROLE_READ), TENSOR_GATE(ROLE_READ), TENSOR_APE(ROLE_READ), TENSOR_INPUT_ROW_OFFSETS,
-      TENSOR_CACHE_LENGTHS, TENSOR_POOL_ROW_OFFSETS(ROLE_READ), TENSOR_POOLED, TENSOR_STATUS,
-      TENSOR_TAIL(ROLE_AGREES, NULL)}},
-    {"pool_row_offsets", KPOOL_OPERATION_POOL_ROW_OFFSETS, 8,
-     {TENSOR_INPUT_ROW_OFFSETS, TENSOR_CACHE_LENGTHS, TENSOR_POOL_ROW_OFFSETS(ROLE_MADE), TENSOR_STATUS,
-      TENSOR_K(ROLE_AGREES), TENSOR_GATE(ROLE_AGREES), TENSOR_APE(ROLE_AGREES), TENSOR_TAIL(ROLE_AGREES, NULL)}},
-    {"expand_topk", KPOOL_OPERATION_EXPAND_TOPK, 7,
-     {TENSOR_POOL_IDS, TENSOR_INPUT_ROW_OFFSETS, TENSOR_CACHE_LENGTHS, TENSOR_OUT, TENSOR_STATUS,
-      TENSOR_APE(ROLE_AGREES), TENSOR_TAIL(ROLE_AGREES, NULL)}},
-    {"copy_slots", KPOOL_OPERATION_COPY_SLOTS, 5,
-     {TENSOR_TAIL(ROLE_CHANGED, case_name_in_copied_tail), TENSOR_PAIRS, TENSOR_STATUS, TENSOR_SCRATCH,
-      TENSOR_APE(ROLE_AGREES)}},
-};
-
-/* May have expected.<name>, and is written out. */
-static bool is_result(const CaseTensorRule *rule)
-{
-    return rule->role == ROLE_CHANGED || rule->role == ROLE_COUNTED || rule->role == ROLE_MADE;
-}
+#include "case_rules.h"
 
 /* The metadata that KpoolCall takes as they are: elements. */
 typedef struct CallOption {
@@ -148,12 +54,12 @@ static size_t find_size(const KpoolBindings *sizes, const char *name)
 
 /* ---------------------------------------------------------------------------- agreement -------- */
 
-/* What the symbols stand for: each is bound by the first that names it, and must agree ever after. */
 typedef struct AgreedType {
     SafetensorsType type;
     const char *source; /* NULL: not bound */
 } AgreedType;
 
+/* What the symbols stand for: each is bound by the first that names it, and must agree ever after. */
 typedef struct Agreement {
     uint64_t values['Z' - 'A' + 1];
     const char *sources['Z' - 'A' + 1]; /* NULL: not bound */
@@ -388,14 +294,9 @@ static bool find_rule(const Safetensors *file, Case *made, Complaint *complaint)
     if (op == NULL) {
         return complain(complaint, "op: is missing from the metadata");
     }
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        if (strcmp(rules[i].op, op) == 0) {
-            made->rule = &rules[i];
-            made->op = op;
-            return true;
-        }
-    }
-    return complain(complaint, "op: '%s' is not supported", op);
+    made->op = op;
+    made->rule = case_find_rule(op);
+    return made->rule != NULL ? true : complain(complaint, "op: '%s' is not supported", op);
 }
 
 static bool find_tensors(const Safetensors *file, Case *made, Agreement *agreement, Complaint *complaint)
@@ -453,7 +354,7 @@ static bool find_expected(const Safetensors *file, Case *made, Agreement *agreem
         if (strcmp(name, dropped_rule.name) == 0) {
             rule = &dropped_rule;
             made->dropped = expected;
-        } else if (rule == NULL || !is_result(rule)) {
+        } else if (rule == NULL || !case_is_result(rule)) {
             return complain(complaint, "%s: is not something that %s makes or changes", expected->name, made->op);
         } else {
             made->tensors[index].expected = expected;
@@ -525,7 +426,13 @@ static bool choose_capacities(const Case *made, Agreement *agreement, Complaint 
         }
     }
     const CaseTensor *pool_offsets = case_find_tensor(made, "pool_row_offsets");
-    if (*source_of(agreement, 'M') == NULL && case_find_tensor(made, "pooled") != NULL) {
+    if (*source_of(agreement, 'M') != NULL || case_find_tensor(made, "pooled") == NULL) {
+        return true;
+    }
+    if (pool_offsets->given == NULL) {
+        const uint64_t kpool = *value_of(agreement, 'P');
+        *value_of(agreement, 'M') = *value_of(agreement, 'T') / (kpool != 0 ? kpool : 1);
+    } else {
         const uint64_t requests = *value_of(agreement, 'B');
         const uint64_t claimed = read_index(pool_offsets->given, (size_t)requests);
         /* More than the rows can hold is an error of the offsets, and might be any number. */
@@ -583,15 +490,6 @@ static SafetensorsType image_type(Element element, Agreement *agreement)
     return SAFETENSORS_U32;
 }
 
-static uint64_t count_elements(const CaseTensor *tensor)
-{
-    uint64_t count = 1;
-    for (uint32_t d = 0; d < tensor->rule->rank; d++) {
-        count *= tensor->shape[d];
-    }
-    return count;
-}
-
 /* Where each tensor's elements are in its image, and how large that is. */
 static void place(Case *made, Agreement *agreement, const KpoolBindings *sizes)
 {
@@ -615,7 +513,7 @@ static void place(Case *made, Agreement *agreement, const KpoolBindings *sizes)
         } else if (strcmp(rule->name, "gate") == 0) {
             tensor->places = strided_rows(call->gate_base, tensor->shape[0], tensor->shape[1], call->gate_row_stride);
         } else {
-            tensor->places = (Strided){.rank = 1, .extents = {count_elements(tensor)}, .strides = {1}};
+            tensor->places = (Strided){.rank = 1, .extents = {case_count_elements(tensor)}, .strides = {1}};
         }
         tensor->size = find_size(sizes, rule->name);
     }
@@ -703,6 +601,9 @@ bool case_lay_out(Case *made, VkDeviceSize most, Complaint *complaint)
             strided_scatter(&tensor->places, safetensors_type_size(tensor->type), tensor->given->data, tensor->image);
         } else if (rule->role == ROLE_COUNTED) {
             memset(tensor->image, 0, tensor->size);
+        } else if (rule->role == ROLE_RECKONED) {
+            kpoolPoolRowOffsets(made->kernel.geometry.kpool, &made->call, made->images.input_row_offsets,
+                                made->images.cache_lengths, (uint32_t *)(void *)tensor->image, NULL, NULL);
         }
         memcpy(tensor->before, tensor->image, tensor->size);
         *find_image(&made->images, rule->name) = tensor->image;
@@ -719,161 +620,25 @@ void case_free(Case *made)
     *made = (Case){0};
 }
 
-/* The elements of an image, dense; the caller frees. NULL: out of memory. */
-static unsigned char *gather(const CaseTensor *tensor, const unsigned char *image)
+/* ---------------------------------------------------------------------------- looking at ------- */
+
+uint64_t case_count_elements(const CaseTensor *tensor)
+{
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < tensor->rule->rank; d++) {
+        count *= tensor->shape[d];
+    }
+    return count;
+}
+
+unsigned char *case_gather(const CaseTensor *tensor, const unsigned char *image)
 {
     const size_t element_size = safetensors_type_size(tensor->type);
-    unsigned char *dense = malloc((size_t)count_elements(tensor) * element_size + 1);
+    unsigned char *dense = malloc((size_t)case_count_elements(tensor) * element_size + 1);
     if (dense != NULL) {
         strided_gather(&tensor->places, element_size, image, dense);
     }
     return dense;
-}
-
-/* ---------------------------------------------------------------------------- comparison ------- */
-
-/* "0x3f80": the bits of a little-endian element. */
-static void print_bits(const unsigned char *element, size_t element_size, char text[19])
-{
-    strcpy(text, "0x");
-    for (size_t i = 0; i < element_size; i++) {
-        snprintf(text + 2 + 2 * i, 3, "%02x", element[element_size - 1 - i]);
-    }
-}
-
-/* The first element that differs; count where none does. */
-static size_t first_difference(const unsigned char *expected, const unsigned char *actual, size_t element_size,
-                               size_t count)
-{
-    size_t i = memcmp(expected, actual, count * element_size) == 0 ? count : 0;
-    while (i < count && memcmp(expected + i * element_size, actual + i * element_size, element_size) == 0) {
-        i++;
-    }
-    return i;
-}
-
-/* Elements [first, first + count) of a tensor. pool: of a row of keys; NULL: nothing is near enough but the same. */
-typedef struct Stretch {
-    const CaseTensorRule *rule;
-    const char *name;     /* said where it differs */
-    const CasePool *pool;
-    size_t element_size;
-    uint64_t first, count;
-} Stretch;
-
-static uint32_t read_key(const unsigned char *element, size_t element_size)
-{
-    uint32_t bits = 0;
-    memcpy(&bits, element, element_size);
-    return bits;
-}
-
-static bool compare(const Case *made, const Stretch *stretch, const unsigned char *expected,
-                    const unsigned char *actual, Complaint *mismatch)
-{
-    const size_t size = stretch->element_size;
-    const size_t count = (size_t)stretch->count;
-    size_t i = first_difference(expected, actual, size, count);
-    while (i < count && stretch->pool != NULL && made->kernel.numerics == KPOOL_NUMERICS_FAST &&
-           case_keys_are_near(made, stretch->pool, i, read_key(expected + i * size, size),
-                              read_key(actual + i * size, size))) {
-        i++;
-        i += first_difference(expected + i * size, actual + i * size, size, count - i);
-    }
-    if (i == count) {
-        return true;
-    }
-    char place[160];
-    char expected_bits[19];
-    char actual_bits[19];
-    stretch->rule->name_place(made, stretch->first + i, place, sizeof place);
-    print_bits(expected + i * size, size, expected_bits);
-    print_bits(actual + i * size, size, actual_bits);
-    return complain(mismatch, "%s differs at %s: expected %s, got %s", stretch->name, place, expected_bits,
-                    actual_bits);
-}
-
-static bool compare_list(const Case *made, const CaseTensorRule *rule, const SafetensorsTensor *expected,
-                         const unsigned char *actual, Complaint *mismatch)
-{
-    const size_t size = safetensors_type_size(expected->type);
-    const Stretch stretch = {rule, expected->name, NULL, size, 0, expected->size / size};
-    return compare(made, &stretch, expected->data, actual, mismatch);
-}
-
-/* Row by row: what a row must be is what is expected where the operation makes it, what it held before elsewhere. */
-static bool compare_keys(const Case *made, const CaseTensor *tensor, const unsigned char *held,
-                         const unsigned char *actual, Complaint *mismatch)
-{
-    const CaseTensorRule *rule = tensor->rule;
-    const uint64_t head_dim = tensor->shape[1];
-    const size_t size = safetensors_type_size(tensor->type);
-    char left_alone[64];
-    snprintf(left_alone, sizeof left_alone, "%s, to be left alone,", rule->name);
-    for (uint64_t row = 0; row < tensor->shape[0]; row++) {
-        CasePool pool;
-        const bool is_made = rule->find_pool(made, row, &pool);
-        const size_t start = (size_t)(row * head_dim) * size;
-        Stretch stretch = {rule, left_alone, NULL, size, row * head_dim, head_dim};
-        if (!is_made && !compare(made, &stretch, held + start, actual + start, mismatch)) {
-            return false;
-        }
-        /* What the file holds and nothing makes is compared too, but for rows whose closed_pool is -1. */
-        const bool is_compared = is_made || (tensor->given != NULL && strcmp(rule->name, "closed_pooled") != 0);
-        if (tensor->expected == NULL || !is_compared) {
-            continue;
-        }
-        stretch.name = tensor->expected->name;
-        stretch.pool = is_made ? &pool : NULL;
-        if (!compare(made, &stretch, tensor->expected->data + start, actual + start, mismatch)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* What the operation must leave alone: a tensor it reads, and the padding of one it changes. */
-static bool unchanged(const CaseTensor *tensor, const unsigned char *dense, Complaint *mismatch)
-{
-    const bool padding = is_result(tensor->rule);
-    if (padding) {
-        strided_scatter(&tensor->places, safetensors_type_size(tensor->type), dense, tensor->before);
-    }
-    const size_t i = first_difference(tensor->before, tensor->image, 1, tensor->size);
-    if (i == tensor->size) {
-        return true;
-    }
-    return complain(mismatch, "%s: byte %zu of its buffer, %s, changed: expected 0x%02x, got 0x%02x",
-                    tensor->rule->name, i, padding ? "padding" : "only to be read", tensor->before[i],
-                    tensor->image[i]);
-}
-
-static bool matches(const Case *made, const CaseTensor *tensor, Complaint *mismatch)
-{
-    unsigned char *held = gather(tensor, tensor->before);
-    unsigned char *actual = gather(tensor, tensor->image);
-    bool right = held != NULL && actual != NULL ? true : complain(mismatch, "%s: out of memory", tensor->rule->name);
-    if (right && tensor->rule->find_pool != NULL) {
-        right = compare_keys(made, tensor, held, actual, mismatch);
-    } else if (right && tensor->expected != NULL) {
-        right = compare_list(made, tensor->rule, tensor->expected, actual, mismatch);
-    }
-    right = right && unchanged(tensor, actual, mismatch);
-    free(actual);
-    free(held);
-    return right;
-}
-
-bool case_matches(const Case *made, Complaint *mismatch)
-{
-    for (uint32_t i = 0; i < made->count; i++) {
-        const Role role = made->tensors[i].rule->role;
-        if (role != ROLE_AGREES && role != ROLE_LENT && !matches(made, &made->tensors[i], mismatch)) {
-            return false;
-        }
-    }
-    return made->dropped == NULL || compare_list(made, case_find_tensor(made, "status")->rule, made->dropped,
-                                                 made->images.status, mismatch);
 }
 
 void case_describe_call(const Case *made, char *text, size_t size)
@@ -903,18 +668,6 @@ void case_describe_call(const Case *made, char *text, size_t size)
     }
 }
 
-void case_describe_expected(const Case *made, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i <= made->count && used < size; i++) {
-        const SafetensorsTensor *expected = i < made->count ? made->tensors[i].expected : made->dropped;
-        if (expected != NULL) {
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used != 0 ? ", " : "", expected->name);
-        }
-    }
-}
-
 const uint32_t *case_status(const Case *made)
 {
     return made->images.status;
@@ -928,14 +681,14 @@ bool case_write(const Case *made, const char *path, Complaint *complaint)
     bool written = true;
     for (uint32_t i = 0; i < made->count && written; i++) {
         const CaseTensor *tensor = &made->tensors[i];
-        if (!is_result(tensor->rule)) {
+        if (!case_is_result(tensor->rule)) {
             continue;
         }
         SafetensorsTensor *out = &tensors[count];
         *out = (SafetensorsTensor){.name = tensor->rule->name, .type = tensor->type, .rank = tensor->rule->rank};
         memcpy(out->shape, tensor->shape, sizeof tensor->shape);
-        out->size = (size_t)count_elements(tensor) * safetensors_type_size(tensor->type);
-        dense[count] = gather(tensor, tensor->image);
+        out->size = (size_t)case_count_elements(tensor) * safetensors_type_size(tensor->type);
+        dense[count] = case_gather(tensor, tensor->image);
         out->data = dense[count];
         written = dense[count++] != NULL ? true : complain(complaint, "%s: out of memory", tensor->rule->name);
     }

@@ -44,6 +44,9 @@ void case_free(Case *made);
 
 /* NULL where the operation has none of that name. */
 const CaseTensor *case_find_tensor(const Case *made, const char *name);
+uint64_t case_count_elements(const CaseTensor *tensor);
+/* The elements of an image of it, dense; the caller frees. NULL: out of memory. */
+unsigned char *case_gather(const CaseTensor *tensor, const unsigned char *image);
 /* "3 requests, 9 rows": what the call holds, by the tensors of the operation. */
 void case_describe_call(const Case *made, char *text, size_t size);
 

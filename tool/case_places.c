@@ -105,11 +105,11 @@ static double read_number(const Case *made, const char *name, const uint64_t pla
         offset += place[d] * tensor->places.strides[d];
     }
     uint32_t bits = 0;
-    memcpy(&bits, tensor->image + offset * size, size);
+    memcpy(&bits, tensor->before + offset * size, size);
     return pooled_model_decode(made->kernel.geometry.type, bits);
 }
 
-/* max |k| over the members: of the ring before what is cached, of this call's rows after it. */
+/* max |k| over the members: what is cached in the ring, as it was before, and this call's rows. */
 static double find_largest(const Case *made, const CasePool *pool, uint64_t channel)
 {
     const KpoolGeometry *geometry = &made->kernel.geometry;
