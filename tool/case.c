@@ -216,7 +216,7 @@ static bool read_option(const Safetensors *file, const char *key, uint64_t most,
     bool valid = text[0] != '\0';
     for (const char *c = text; *c != '\0' && valid; c++) {
         const uint64_t digit = (uint64_t)(*c - '0');
-        valid = *c >= '0' && *c <= '9' && value <= (most - digit) / 10;
+        valid = *c >= '0' && *c <= '9' && digit <= most && value <= (most - digit) / 10;
         value = value * 10 + digit;
     }
     if (!valid) {
