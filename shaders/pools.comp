@@ -2,7 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
-// ring_close, compress and step: the kernels that make pooled keys. They are one module, since each holds the whole of
+// compress and step, and in the floor layout ring_close: they are one module, since each holds the whole of
 // pooled_key.glsl; the constant `operation` says which one a pipeline is, and the driver drops the rest.
 //
 // lanes_per_item invocations share an item; items_per_group items share a workgroup. An item is a request
@@ -38,29 +38,10 @@ DEFINE_FIND_OWNER(pool_row_offsets)
 
 uint judge_request(uint r, out Request request) { return read_request(r, 0u, 1u, request); }
 
-// The key that this item makes, if any: pool `pool` of request `owner`. Its members are `pending` ones in the ring from
-// position `begin` of the request on, then rows from `first` on. It goes to the paged cache, or to row `target` of
-// closed_pooled (a pool that closes) or of pooled.
-bool makes_key = false;
-bool closes = false;
-uint owner;
-uint pool;
-uint pending = 0u;
-uint begin;
-uint first;
-uint slot_word;
+#include "closing.glsl"
+
+// The row of closed_pooled (a pool that closes) or of pooled, or, once found, of the paged cache.
 uint target;
-
-uint ring_word(uint position) { return slot_word + (position % ring) * pc.tail_row_stride; }
-
-uvec4 member_words(uint m) {
-    if (closes_rings && m < pending) {
-        const uint row = ring_word(begin + m);
-        return uvec4(PAIR(tail, row + pc.tail_plane_stride), PAIR(tail, row));
-    }
-    const uint row = first + (m - pending);
-    return uvec4(PAIR(gate, row * pc.gate_row_stride), PAIR(k, row * pc.k_row_stride));
-}
 
 // Whether the block table has a place for the key, which becomes its target. Both indices are checked.
 bool find_page_row() {
@@ -131,29 +112,6 @@ void read_row(uint row, uint lane) {
     target = row;
 }
 
-// Reads request r: whether its pending pool closes. Returns whether it is to be seeded.
-bool read_closing(uint r, uint lane, out Request request) {
-    if (r >= pc.requests) {
-        return false;
-    }
-    const uint slot = AT(slot_idx, r);
-    const uint verdict = read_request(r, slot, pc.max_slots, request);
-    pending = request.cached % kpool;
-    closes = verdict == ACCEPTED && pending != 0u && request.tokens >= kpool - pending;
-    makes_key = closes;
-    owner = r;
-    pool = request.cached / kpool;
-    begin = request.cached - pending;
-    first = request.first;
-    slot_word = slot * pc.tail_slot_stride;
-    target = r;
-    if (lane == 0u) {
-        count_dropped(verdict);
-        AT(closed_pool, r) = closes ? pool : 0xffffffffu;
-    }
-    return verdict == ACCEPTED;
-}
-
 void main() {
     const uint lane = gl_LocalInvocationID.x % lanes_per_item;
     const uint item = group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
@@ -164,6 +122,7 @@ void main() {
     bool seeding = false;
     if (closes_rings && (!compresses || item < closing_items)) {
         seeding = read_closing(item, lane, request);
+        target = item;
     } else {
         read_row(item - closing_items, lane);
     }

@@ -54,7 +54,7 @@ static KpoolResult resolve_wide(KpoolContext context, uint32_t declared, uint32_
             continue;
         }
         if ((used & (1u << tensor)) == 0) {
-            add(descriptors, tensor, &bindings->status);
+            add(descriptors, tensor, kpoolTensorRange(bindings, kpoolStandIn(tensor)));
             continue;
         }
         const KpoolRange *range = kpoolTensorRange(bindings, tensor);

@@ -4,6 +4,7 @@
 #include "generated/expand_topk.h"
 #include "generated/pool_row_offsets.h"
 #include "generated/pools.h"
+#include "generated/ring_close.h"
 #include "generated/seed_tail.h"
 #include "tensors.h"
 
@@ -24,7 +25,8 @@ KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout binding
 {
     static const KpoolModule modules[KPOOL_OPERATION_COUNT][2][2] = {
         [KPOOL_OPERATION_SEED_TAIL] = MOVING(seed_tail),
-        [KPOOL_OPERATION_RING_CLOSE] = OTHER(pools),
+        [KPOOL_OPERATION_RING_CLOSE] = {{MODULE(kpool_ring_close_wide_4), MODULE(kpool_ring_close_wide_4)},
+                                        {MODULE(kpool_pools_floor_4), MODULE(kpool_pools_floor_4)}},
         [KPOOL_OPERATION_COMPRESS] = OTHER(pools),
         [KPOOL_OPERATION_STEP] = OTHER(pools),
         [KPOOL_OPERATION_POOL_ROW_OFFSETS] = OTHER(pool_row_offsets),

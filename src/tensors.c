@@ -98,10 +98,16 @@ bool kpoolOperationMakesKeys(KpoolOperation operation)
 
 uint32_t kpoolModuleTensors(KpoolOperation operation)
 {
-    /* step does what the others do. */
-    return kpoolOperationMakesKeys(operation)
+    /* compress is part of step's module. */
+    return operation == KPOOL_OPERATION_COMPRESS || operation == KPOOL_OPERATION_STEP
                ? kpoolOperationTensors(KPOOL_OPERATION_STEP) | kpoolOptionalTensors(KPOOL_OPERATION_STEP)
                : kpoolOperationTensors(operation);
+}
+
+uint32_t kpoolStandIn(uint32_t tensor)
+{
+    const uint32_t outputs = BIT(tail) | BIT(closed_pool) | BIT(closed_pooled) | BIT(pooled);
+    return (outputs & (1u << tensor)) != 0 ? KPOOL_TENSOR_pooled : KPOOL_TENSOR_input_row_offsets;
 }
 
 const char *kpoolOperationName(KpoolOperation operation)

@@ -36,8 +36,11 @@ uint32_t kpoolOperationTensors(KpoolOperation operation);
 uint32_t kpoolOptionalTensors(KpoolOperation operation);
 /* What this kernel uses. */
 uint32_t kpoolKernelTensors(const KpoolKernelCreateInfo *info);
-/* What its module declares, and so its set layout: operations that share a module declare what any of them uses. */
+/* What its module declares in the wide layout, and so its set layout: an operation that shares a module may use less. */
 uint32_t kpoolModuleTensors(KpoolOperation operation);
+/* The tensor whose range a kernel of such a module has bound in place of one that it does not use: an output for an
+ * output, an input for an input, so that validation sees no access that the kernel does not make anyway. */
+uint32_t kpoolStandIn(uint32_t tensor);
 /* How many tensors such a set holds. */
 uint32_t kpoolCountTensors(uint32_t tensors);
 const char *kpoolOperationName(KpoolOperation operation);
@@ -52,7 +55,7 @@ VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tensor);
 bool kpoolTensorHasRows(uint32_t tensor);
 /* Whether the operation moves rows, and so has a variant for an alignment of 16. */
 bool kpoolOperationMovesRows(KpoolOperation operation);
-/* Whether it makes pooled keys; those that do share a module. */
+/* Whether it makes pooled keys. */
 bool kpoolOperationMakesKeys(KpoolOperation operation);
 /* Whether a workgroup works on one item together, so that there is only one in it. */
 bool kpoolOperationUsesWholeGroup(KpoolOperation operation);

@@ -1,0 +1,46 @@
+// A pool about to become a key, in the ring and in this call's rows, and reading whether a request's pending pool is one.
+// The kernel declares tail, k, gate, cache_lengths, slot_idx, closed_pool and status, and includes pooled_key.glsl.
+
+// The key that this item makes, if any: pool `pool` of request `owner`. Its members are `pending` ones in the ring from
+// position `begin` of the request on, then rows from `first` on.
+bool makes_key = false;
+bool closes = false;
+uint owner;
+uint pool;
+uint pending = 0u;
+uint begin;
+uint first;
+uint slot_word;
+
+uint ring_word(uint position) { return slot_word + (position % ring) * pc.tail_row_stride; }
+
+uvec4 member_words(uint m) {
+    if (closes_rings && m < pending) {
+        const uint row = ring_word(begin + m);
+        return uvec4(PAIR(tail, row + pc.tail_plane_stride), PAIR(tail, row));
+    }
+    const uint row = first + (m - pending);
+    return uvec4(PAIR(gate, row * pc.gate_row_stride), PAIR(k, row * pc.k_row_stride));
+}
+
+// Reads request r; returns whether it is served.
+bool read_closing(uint r, uint lane, out Request request) {
+    if (r >= pc.requests) {
+        return false;
+    }
+    const uint slot = AT(slot_idx, r);
+    const uint verdict = read_request(r, slot, pc.max_slots, request);
+    pending = request.cached % kpool;
+    closes = verdict == ACCEPTED && pending != 0u && request.tokens >= kpool - pending;
+    makes_key = closes;
+    owner = r;
+    pool = request.cached / kpool;
+    begin = request.cached - pending;
+    first = request.first;
+    slot_word = slot * pc.tail_slot_stride;
+    if (lane == 0u) {
+        count_dropped(verdict);
+        AT(closed_pool, r) = closes ? pool : 0xffffffffu;
+    }
+    return verdict == ACCEPTED;
+}

@@ -1,0 +1,42 @@
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+
+// ring_close in the wide layout: the key of each request's pending pool, where this call brings the tokens it lacks. A
+// module of its own, unlike in pools.comp, because here the ring is declared as what it is: only read.
+//
+// lanes_per_item invocations share a request; items_per_group requests share a workgroup.
+
+#include "common.glsl"
+
+const bool closes_rings = true;
+
+INPUT(uint, tail)
+INPUT(uint, k)
+INPUT(uint, gate)
+INPUT(uint, input_row_offsets)
+INPUT(uint, cache_lengths)
+INPUT(uint, slot_idx)
+INPUT(uint, ape)
+OUTPUT(uint, closed_pool)
+OUTPUT(uint, closed_pooled)
+OUTPUT(uint, status)
+
+#include "request.glsl"
+#include "pooled_key.glsl"
+#include "closing.glsl"
+
+void main() {
+    const uint lane = gl_LocalInvocationID.x % lanes_per_item;
+    const uint r = group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
+    Request request;
+    read_closing(r, lane, request);
+    if (!makes_key) {
+        return;
+    }
+    for (uint pair = lane; pair < row_pairs; pair += lanes_per_item) {
+        set_pair(pair);
+        const uvec2 key = pooled_key();
+        STORE_PAIR(closed_pooled, r * pc.closed_pooled_row_stride, key)
+    }
+}
