@@ -90,7 +90,7 @@ static void every_wrong_bit_is_found_and_named(void **state)
         /* The second token of request 11 is in slot 1, at its position mod ring. */
         const uint32_t R = ring.geometry.ring;
         const uint32_t cached = 2 * ring.geometry.kpool;
-        expected_ring_seed(&ring, 11, 1, cached, ring.geometry.kpool > 1 ? 1 : 0);
+        expected_ring_seed(&ring, (Sequence){.request = 11, .parent = 11}, 1, cached, ring.geometry.kpool > 1 ? 1 : 0);
         const size_t size = kpoolTypeSize(ring.geometry.type);
         unsigned char *tail = malloc(ring.size);
         assert_non_null(tail);
@@ -114,8 +114,8 @@ static void every_wrong_bit_is_found_and_named(void **state)
     }
 }
 
-/* The same steps through the plain-C reference of the operation, from k and gate. */
-static void seeds_as_the_reference_does(void **state)
+/* The same steps through the plain-C reference of the operations, from k and gate; every other request is a twin. */
+static void seeds_and_copies_as_the_reference_does(void **state)
 {
     (void)state;
     enum { ROWS = 40 };
@@ -124,29 +124,37 @@ static void seeds_as_the_reference_does(void **state)
         assert_true(expected_ring_create(&ring, &geometries[g], SLOTS));
         const KpoolGeometry *geometry = &ring.geometry;
         const size_t row_size = geometry->head_dim * (size_t)kpoolTypeSize(geometry->type);
-        const KpoolCall call = {.max_slots = SLOTS, .requests = 1, .rows = ROWS};
+        const KpoolCall call = {.max_slots = SLOTS, .requests = 1, .rows = ROWS, .pair_count = 1};
         unsigned char *tail = malloc(ring.size);
+        unsigned char *before = malloc(ring.size);
         unsigned char *k = malloc(ROWS * row_size);
         unsigned char *gate = malloc(ROWS * row_size);
-        assert_true(tail != NULL && k != NULL && gate != NULL);
+        assert_true(tail != NULL && before != NULL && k != NULL && gate != NULL);
         memcpy(tail, ring.tail, ring.size);
         for (uint32_t step = 0; step < 500; step++) {
             const uint32_t hash = (uint32_t)hash64(step);
-            const uint32_t request = step;
             const uint32_t cached = hash % 50;
             const uint32_t offsets[2] = {0, (hash >> 8) % ROWS};
             const uint32_t slot = (hash >> 16) % SLOTS;
+            const Sequence sequence = {1000 + step, 1000 + step / 2, step % 2 == 0 ? 0 : (hash >> 24) % 60};
+            const uint32_t pair[2] = {(slot + 1 + (hash >> 20) % (SLOTS - 1)) % SLOTS, slot};
             for (uint32_t row = 0; row < offsets[1]; row++) {
-                make_row(geometry->type, geometry->head_dim, request, cached + row, PLANE_KEY, k + row * row_size);
-                make_row(geometry->type, geometry->head_dim, request, cached + row, PLANE_GATE, gate + row * row_size);
+                const uint32_t position = cached + row;
+                const uint32_t author = position < sequence.forked_at ? sequence.parent : sequence.request;
+                make_row(geometry->type, geometry->head_dim, author, position, PLANE_KEY, k + row * row_size);
+                make_row(geometry->type, geometry->head_dim, author, position, PLANE_GATE, gate + row * row_size);
             }
+            memcpy(before, tail, ring.size);
+            reference_copy_slots(geometry, &call, before, tail, pair, NULL);
+            expected_ring_copy(&ring, pair[0], pair[1]);
             reference_seed_tail(geometry, &call, tail, k, gate, offsets, &cached, &slot, NULL);
-            expected_ring_seed(&ring, request, slot, cached, offsets[1]);
+            expected_ring_seed(&ring, sequence, slot, cached, offsets[1]);
             RingMismatch found;
             assert_int_equal(expected_ring_compare(&ring, tail, &found), 0);
         }
         assert_true(geometry->kpool == 1 || ring.rows_written > 0);
         free(tail);
+        free(before);
         free(k);
         free(gate);
         expected_ring_destroy(&ring);
@@ -159,7 +167,7 @@ int main(void)
         cmocka_unit_test(rows_are_sensible_numbers),
         cmocka_unit_test(rows_differ_in_every_argument),
         cmocka_unit_test(every_wrong_bit_is_found_and_named),
-        cmocka_unit_test(seeds_as_the_reference_does),
+        cmocka_unit_test(seeds_and_copies_as_the_reference_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

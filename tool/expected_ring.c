@@ -45,7 +45,7 @@ void expected_ring_destroy(ExpectedRing *ring)
     *ring = (ExpectedRing){0};
 }
 
-void expected_ring_seed(ExpectedRing *ring, uint32_t request, uint32_t slot, uint32_t cached, uint32_t tokens)
+void expected_ring_seed(ExpectedRing *ring, Sequence sequence, uint32_t slot, uint32_t cached, uint32_t tokens)
 {
     const int64_t P = ring->geometry.kpool;
     const int64_t H = ring->geometry.rollback;
@@ -54,21 +54,18 @@ void expected_ring_seed(ExpectedRing *ring, uint32_t request, uint32_t slot, uin
     const int64_t end = L + tokens;
     const int64_t kept = end - H > 0 ? (end - H) / P * P : 0;
     for (int64_t pos = L > kept ? L : kept; pos < end; pos++) {
-        write_place(ring, slot, (uint32_t)(pos % R), (RingPlace){request, (uint32_t)pos});
+        const uint32_t position = (uint32_t)pos;
+        write_place(ring, slot, (uint32_t)(pos % R), (RingPlace){sequence_author(sequence, position), position});
         ring->rows_written += 2;
     }
 }
 
-static uint32_t element_at(const void *elements, size_t size, size_t index)
+void expected_ring_copy(ExpectedRing *ring, uint32_t source, uint32_t destination)
 {
-    uint32_t wide = 0;
-    uint16_t half = 0;
-    if (size == sizeof wide) {
-        memcpy(&wide, (const char *)elements + index * size, sizeof wide);
-        return wide;
-    }
-    memcpy(&half, (const char *)elements + index * size, sizeof half);
-    return half;
+    const size_t slot_size = ring->size / ring->slots;
+    const size_t R = ring->geometry.ring;
+    memcpy(ring->tail + destination * slot_size, ring->tail + source * slot_size, slot_size);
+    memcpy(ring->places + destination * R, ring->places + source * R, R * sizeof *ring->places);
 }
 
 static RingMismatch locate(const ExpectedRing *ring, size_t index)
@@ -93,8 +90,8 @@ uint64_t expected_ring_compare(const ExpectedRing *ring, const void *tail, RingM
     const size_t size = kpoolTypeSize(ring->geometry.type);
     uint64_t mismatches = 0;
     for (size_t index = 0; index < ring->size / size; index++) {
-        const uint32_t expected = element_at(ring->tail, size, index);
-        const uint32_t actual = element_at(tail, size, index);
+        const uint32_t expected = element_bits(ring->geometry.type, ring->tail, index);
+        const uint32_t actual = element_bits(ring->geometry.type, tail, index);
         if (expected == actual) {
             continue;
         }

@@ -19,7 +19,7 @@ typedef struct ExpectedRing {
     RingPlace *places;     /* [slots, ring] */
     unsigned char *tail;   /* [slots, 2, ring, head_dim], dense */
     size_t size;           /* bytes of tail */
-    uint64_t rows_written; /* so far, key and gate each one row */
+    uint64_t rows_written; /* by seed_tail so far, key and gate each one row */
 } ExpectedRing;
 
 typedef struct RingMismatch {
@@ -38,7 +38,10 @@ bool expected_ring_create(ExpectedRing *ring, const KpoolGeometry *geometry, uin
 void expected_ring_destroy(ExpectedRing *ring);
 
 /* seed_tail of one request: `tokens` tokens after `cached`. */
-void expected_ring_seed(ExpectedRing *ring, uint32_t request, uint32_t slot, uint32_t cached, uint32_t tokens);
+void expected_ring_seed(ExpectedRing *ring, Sequence sequence, uint32_t slot, uint32_t cached, uint32_t tokens);
+
+/* copy_slots of one pair of slots that are no others' destination or source. */
+void expected_ring_copy(ExpectedRing *ring, uint32_t source, uint32_t destination);
 
 /* How many elements of tail differ; first is filled where any does. */
 uint64_t expected_ring_compare(const ExpectedRing *ring, const void *tail, RingMismatch *first);

@@ -83,3 +83,13 @@ void make_row(KpoolType type, uint32_t head_dim, uint32_t request, uint32_t posi
         to += size;
     }
 }
+
+uint32_t element_bits(KpoolType type, const void *elements, size_t index)
+{
+    return type == KPOOL_TYPE_F32 ? ((const uint32_t *)elements)[index] : ((const uint16_t *)elements)[index];
+}
+
+uint32_t sequence_author(Sequence sequence, uint32_t position)
+{
+    return position < sequence.forked_at ? sequence.parent : sequence.request;
+}

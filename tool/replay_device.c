@@ -59,34 +59,103 @@ static bool create_buffers(ReplayDevice *device)
     return true;
 }
 
-static bool create_set(ReplayDevice *device)
+/* The operations of a step in their order. */
+static const struct {
+    KpoolOperation operation;
+    KpoolResult (*record)(VkCommandBuffer, KpoolKernel, VkDescriptorSet, const KpoolBindings *, const KpoolCall *,
+                          KpoolDiagnostic *);
+} stages[REPLAY_STAGES] = {
+    {KPOOL_OPERATION_COPY_SLOTS, kpoolCmdCopySlots},
+    {KPOOL_OPERATION_POOL_ROW_OFFSETS, kpoolCmdPoolRowOffsets},
+    {KPOOL_OPERATION_RING_CLOSE, kpoolCmdRingClose},
+    {KPOOL_OPERATION_COMPRESS, kpoolCmdCompress},
+    {KPOOL_OPERATION_SEED_TAIL, kpoolCmdSeedTail},
+};
+
+static bool has_stage(const KpoolCall *call, uint32_t stage)
+{
+    return stages[stage].operation != KPOOL_OPERATION_COPY_SLOTS || call->pair_count != 0;
+}
+
+/* Raises each size to what the stage needs. */
+static KpoolResult add_sizes(ReplayDevice *device, const KpoolKernelCreateInfo *info, const KpoolCall *call,
+                             KpoolDiagnostic *diagnostic)
+{
+    KpoolBindings sizes;
+    const KpoolResult result = kpoolGetSizes(info, call, &sizes, diagnostic);
+    if (result != KPOOL_SUCCESS) {
+        return result;
+    }
+#define RAISE(name, group)                                     \
+    if (sizes.name.size > device->bindings.name.size) {        \
+        device->bindings.name.size = sizes.name.size;          \
+    }
+    KPOOL_TENSORS(RAISE)
+#undef RAISE
+    return KPOOL_SUCCESS;
+}
+
+static KpoolResult create_kernels(ReplayDevice *device, const KpoolGeometry *geometry, const KpoolCall *call,
+                                  KpoolDiagnostic *diagnostic)
+{
+    KpoolRequirements requirements;
+    KpoolResult result =
+        kpoolGetRequirements(&device->gpu->properties.limits, geometry, &requirements, diagnostic);
+    for (uint32_t i = 0; i < REPLAY_STAGES && result == KPOOL_SUCCESS; i++) {
+        const KpoolKernelCreateInfo info = {
+            .operation = stages[i].operation,
+            .geometry = *geometry,
+            .alignment = requirements.alignment,
+        };
+        if (!has_stage(call, i)) {
+            continue;
+        }
+        result = add_sizes(device, &info, call, diagnostic);
+        if (result == KPOOL_SUCCESS) {
+            result = kpoolCreateKernel(device->gpu->context, &info, &device->stages[i].kernel, diagnostic);
+        }
+    }
+    return result;
+}
+
+static KpoolResult create_sets(ReplayDevice *device, KpoolDiagnostic *diagnostic)
 {
     Gpu *gpu = device->gpu;
-    const VkDescriptorPoolSize size = {
-        VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-        kpoolGetDescriptorCount(gpu->context, KPOOL_OPERATION_SEED_TAIL),
-    };
+    VkDescriptorPoolSize size = {.type = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER};
+    for (uint32_t i = 0; i < REPLAY_STAGES; i++) {
+        size.descriptorCount += kpoolGetDescriptorCount(gpu->context, stages[i].operation);
+    }
     const VkDescriptorPoolCreateInfo poolInfo = {
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
-        .maxSets = 1,
+        .maxSets = REPLAY_STAGES,
         .poolSizeCount = 1,
         .pPoolSizes = &size,
     };
-    const VkDescriptorSetLayout layout = kpoolGetDescriptorSetLayout(gpu->context, KPOOL_OPERATION_SEED_TAIL);
-    VkDescriptorSetAllocateInfo setInfo = {
-        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
-        .descriptorSetCount = 1,
-        .pSetLayouts = &layout,
-    };
-    VkResult result = vkCreateDescriptorPool(gpu->device, &poolInfo, NULL, &device->pool);
-    if (result == VK_SUCCESS) {
-        setInfo.descriptorPool = device->pool;
-        result = vkAllocateDescriptorSets(gpu->device, &setInfo, &device->set);
+    VkResult vkResult = vkCreateDescriptorPool(gpu->device, &poolInfo, NULL, &device->pool);
+    KpoolResult result = KPOOL_SUCCESS;
+    for (uint32_t i = 0; i < REPLAY_STAGES && vkResult == VK_SUCCESS && result == KPOOL_SUCCESS; i++) {
+        ReplayStage *stage = &device->stages[i];
+        const VkDescriptorSetLayout layout = kpoolGetDescriptorSetLayout(gpu->context, stages[i].operation);
+        const VkDescriptorSetAllocateInfo setInfo = {
+            .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+            .descriptorPool = device->pool,
+            .descriptorSetCount = 1,
+            .pSetLayouts = &layout,
+        };
+        if (stage->kernel == NULL) {
+            continue;
+        }
+        vkResult = vkAllocateDescriptorSets(gpu->device, &setInfo, &stage->set);
+        if (vkResult == VK_SUCCESS) {
+            result = kpoolWriteDescriptorSet(gpu->context, stages[i].operation, stage->set, &device->bindings,
+                                             diagnostic);
+        }
     }
-    if (result != VK_SUCCESS) {
-        snprintf(gpu->error, sizeof gpu->error, "no descriptor set: VkResult %d", (int)result);
+    if (vkResult != VK_SUCCESS) {
+        snprintf(gpu->error, sizeof gpu->error, "no descriptor set: VkResult %d", (int)vkResult);
+        return vulkan_failed(gpu, diagnostic);
     }
-    return result == VK_SUCCESS;
+    return result;
 }
 
 static KpoolResult record(ReplayDevice *device, const KpoolCall *call, KpoolDiagnostic *diagnostic)
@@ -95,8 +164,18 @@ static KpoolResult record(ReplayDevice *device, const KpoolCall *call, KpoolDiag
     if (device->commandBuffer == VK_NULL_HANDLE) {
         return vulkan_failed(device->gpu, diagnostic);
     }
-    const KpoolResult result = kpoolCmdSeedTail(device->commandBuffer, device->seed_tail, device->set,
-                                                &device->bindings, call, diagnostic);
+    KpoolResult result = KPOOL_SUCCESS;
+    for (uint32_t i = 0; i < REPLAY_STAGES && result == KPOOL_SUCCESS; i++) {
+        const ReplayStage *stage = &device->stages[i];
+        if (stage->kernel == NULL) {
+            continue;
+        }
+        /* The first reads what the submission before wrote. ring_close must have read the ring before seed_tail writes,
+         * compress needs the offsets, and all of them add to status. */
+        gpu_barrier(device->commandBuffer);
+        result = stages[i].record(device->commandBuffer, stage->kernel, stage->set, &device->bindings, call,
+                                  diagnostic);
+    }
     if (result == KPOOL_SUCCESS && !gpu_end(device->gpu, device->commandBuffer)) {
         return vulkan_failed(device->gpu, diagnostic);
     }
@@ -106,25 +185,14 @@ static KpoolResult record(ReplayDevice *device, const KpoolCall *call, KpoolDiag
 static KpoolResult create(ReplayDevice *device, const KpoolGeometry *geometry, const KpoolCall *call,
                           KpoolDiagnostic *diagnostic)
 {
-    Gpu *gpu = device->gpu;
-    KpoolKernelCreateInfo info = {.operation = KPOOL_OPERATION_SEED_TAIL, .geometry = *geometry};
-    KpoolRequirements requirements;
-    KpoolResult result = kpoolGetRequirements(&gpu->properties.limits, geometry, &requirements, diagnostic);
-    if (result == KPOOL_SUCCESS) {
-        info.alignment = requirements.alignment;
-        result = kpoolGetSizes(&info, call, &device->bindings, diagnostic);
-    }
-    if (result == KPOOL_SUCCESS) {
-        result = kpoolCreateKernel(gpu->context, &info, &device->seed_tail, diagnostic);
-    }
+    KpoolResult result = create_kernels(device, geometry, call, diagnostic);
     if (result != KPOOL_SUCCESS) {
         return result;
     }
-    if (!create_buffers(device) || !create_set(device)) {
-        return vulkan_failed(gpu, diagnostic);
+    if (!create_buffers(device)) {
+        return vulkan_failed(device->gpu, diagnostic);
     }
-    result =
-        kpoolWriteDescriptorSet(gpu->context, KPOOL_OPERATION_SEED_TAIL, device->set, &device->bindings, diagnostic);
+    result = create_sets(device, diagnostic);
     return result == KPOOL_SUCCESS ? record(device, call, diagnostic) : result;
 }
 
@@ -150,7 +218,9 @@ void replay_device_destroy(ReplayDevice *device)
     for (uint32_t group = KPOOL_GROUP_COUNT; group-- > 0;) {
         gpu_destroy_buffer(gpu, &device->buffers[group]);
     }
-    kpoolDestroyKernel(device->seed_tail);
+    for (uint32_t i = REPLAY_STAGES; i-- > 0;) {
+        kpoolDestroyKernel(device->stages[i].kernel);
+    }
     *device = (ReplayDevice){0};
 }
 
