@@ -135,12 +135,12 @@ static KpoolResult resolve_floor(KpoolContext context, uint32_t used, uint32_t a
             return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name, "%s.buffer is NULL", name);
         }
     }
+    KpoolRange spans[KPOOL_GROUP_COUNT];
     for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
-        KpoolRange span;
-        KpoolResult result = join_group(context, group, bindings, &span, diagnostic);
+        KpoolResult result = join_group(context, group, bindings, &spans[group], diagnostic);
         for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT && result == KPOOL_SUCCESS; tensor++) {
             if (in_group(bindings, tensor, group)) {
-                descriptors->starts[tensor] = kpoolTensorRange(bindings, tensor)->offset - span.offset;
+                descriptors->starts[tensor] = kpoolTensorRange(bindings, tensor)->offset - spans[group].offset;
                 result = check_offset(kpoolTensorInfos[tensor].name, kpoolTensorRange(bindings, tensor)->offset,
                                       kpoolTensorHasRows(tensor) ? alignment : 4,
                                       "the words that the kernel moves", diagnostic);
@@ -149,7 +149,10 @@ static KpoolResult resolve_floor(KpoolContext context, uint32_t used, uint32_t a
         if (result != KPOOL_SUCCESS) {
             return result;
         }
-        add(descriptors, group, span.buffer != VK_NULL_HANDLE ? &span : &bindings->status);
+    }
+    for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
+        /* status by itself may lie anywhere in its group; only the group is aligned for the device. */
+        add(descriptors, group, &spans[spans[group].buffer != VK_NULL_HANDLE ? group : KPOOL_GROUP_words]);
     }
     return KPOOL_SUCCESS;
 }

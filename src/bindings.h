@@ -11,8 +11,9 @@ typedef struct KpoolDescriptors {
     VkDeviceSize starts[KPOOL_TENSOR_COUNT]; /* bytes from the start of a tensor's descriptor to its range */
 } KpoolDescriptors;
 
-/* used: the tensors whose ranges are looked at. What else the module declares gets a stand-in, in the floor layout the
- * range of status, so that every descriptor is valid; nothing accesses it. alignment: of the rows, 4 or 16. */
+/* used: the tensors whose ranges are looked at. What else the module declares gets a stand-in, and in the floor layout
+ * a group without a range the group of status, so that every descriptor is valid; nothing accesses it. alignment: of
+ * the rows, 4 or 16. */
 KpoolResult kpoolResolveBindings(KpoolContext context, KpoolOperation operation, uint32_t used, uint32_t alignment,
                                  const KpoolBindings *bindings, KpoolDescriptors *descriptors,
                                  KpoolDiagnostic *diagnostic);

@@ -36,7 +36,8 @@ uint32_t kpoolOperationTensors(KpoolOperation operation);
 uint32_t kpoolOptionalTensors(KpoolOperation operation);
 /* What this kernel uses. */
 uint32_t kpoolKernelTensors(const KpoolKernelCreateInfo *info);
-/* What its module declares in the wide layout, and so its set layout: an operation that shares a module may use less. */
+/* What its module declares in the wide layout, and so its set layout: an operation that shares a module may use
+ * less. */
 uint32_t kpoolModuleTensors(KpoolOperation operation);
 /* The tensor whose range a kernel of such a module has bound in place of one that it does not use: an output for an
  * output, an input for an input, so that validation sees no access that the kernel does not make anyway. */

@@ -273,6 +273,11 @@ static void note_writes(FakeCall *call, uint32_t count, const VkWriteDescriptorS
                    writes[i].dstArrayElement == 0 && writes[i].descriptorCount == 1 &&
                    writes[i].descriptorType == VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
                "a descriptor write that is not one storage buffer");
+        const VkPhysicalDeviceLimits *limits = &current->properties.limits;
+        const VkDescriptorBufferInfo *buffer = &writes[i].pBufferInfo[0];
+        expect(buffer->buffer != VK_NULL_HANDLE && buffer->offset % limits->minStorageBufferOffsetAlignment == 0 &&
+                   buffer->range != 0 && buffer->range <= limits->maxStorageBufferRange,
+               "a descriptor without a buffer, or that the device's limits forbid");
         call->writes[i] = (FakeWrite){writes[i].dstSet, writes[i].dstBinding, writes[i].pBufferInfo[0]};
         call->write_count++;
     }

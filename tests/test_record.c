@@ -23,25 +23,38 @@ typedef struct PushConstants {
 typedef KpoolResult (*Command)(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
                                const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
 
-/* An operation, how often it dispatches, and which tensors it binds, by name. */
+/* An operation, how often it dispatches, which tensors it uses, and, in the wide layout, which ones its set has beside
+ * those: unused ones that hold the range of pooled, and of input_row_offsets. step is two, one for each kind of output.
+ */
 typedef struct Operation {
     KpoolOperation operation;
     Command command;
+    uint32_t page_size;
     uint32_t passes;
     const char *tensors;
+    const char *as_pooled;
+    const char *as_offsets;
 } Operation;
 
+/* What step uses whatever its output. */
+#define STEP_TENSORS \
+    " tail k gate input_row_offsets cache_lengths slot_idx status ape pool_row_offsets closed_pool pooled "
+
 static const Operation operations[] = {
-    {KPOOL_OPERATION_SEED_TAIL, kpoolCmdSeedTail, 1,
-     " tail k gate input_row_offsets cache_lengths slot_idx status "},
-    {KPOOL_OPERATION_RING_CLOSE, kpoolCmdRingClose, 1,
-     " tail k gate input_row_offsets cache_lengths slot_idx status ape closed_pool closed_pooled "},
-    {KPOOL_OPERATION_COMPRESS, kpoolCmdCompress, 1,
-     " k gate input_row_offsets cache_lengths status ape pool_row_offsets pooled "},
-    {KPOOL_OPERATION_POOL_ROW_OFFSETS, kpoolCmdPoolRowOffsets, 1,
-     " input_row_offsets cache_lengths status pool_row_offsets "},
-    {KPOOL_OPERATION_EXPAND_TOPK, kpoolCmdExpandTopk, 1, " input_row_offsets cache_lengths status pool_ids out "},
-    {KPOOL_OPERATION_COPY_SLOTS, kpoolCmdCopySlots, 2, " tail status pairs scratch "},
+    {KPOOL_OPERATION_SEED_TAIL, kpoolCmdSeedTail, 0, 1,
+     " tail k gate input_row_offsets cache_lengths slot_idx status ", "", ""},
+    {KPOOL_OPERATION_RING_CLOSE, kpoolCmdRingClose, 0, 1,
+     " tail k gate input_row_offsets cache_lengths slot_idx status ape closed_pool closed_pooled ", "", ""},
+    {KPOOL_OPERATION_COMPRESS, kpoolCmdCompress, 0, 1,
+     " k gate input_row_offsets cache_lengths status ape pool_row_offsets pooled ", " tail closed_pool closed_pooled ",
+     " slot_idx block_table "},
+    {KPOOL_OPERATION_POOL_ROW_OFFSETS, kpoolCmdPoolRowOffsets, 0, 1,
+     " input_row_offsets cache_lengths status pool_row_offsets ", "", ""},
+    {KPOOL_OPERATION_EXPAND_TOPK, kpoolCmdExpandTopk, 0, 1,
+     " input_row_offsets cache_lengths status pool_ids out ", "", ""},
+    {KPOOL_OPERATION_COPY_SLOTS, kpoolCmdCopySlots, 0, 2, " tail status pairs scratch ", "", ""},
+    {KPOOL_OPERATION_STEP, kpoolCmdStep, 0, 1, STEP_TENSORS "closed_pooled ", "", " block_table "},
+    {KPOOL_OPERATION_STEP, kpoolCmdStep, 8, 1, STEP_TENSORS "block_table ", " closed_pooled ", ""},
 };
 enum { OPERATION_COUNT = sizeof operations / sizeof operations[0] };
 
@@ -109,8 +122,15 @@ static uint32_t group_of(uint32_t tensor)
     }
 }
 
+static bool has_rows(uint32_t tensor)
+{
+    return group_of(tensor) == KPOOL_GROUP_tail || group_of(tensor) == KPOOL_GROUP_rows ||
+           tensor == KPOOL_BINDING_scratch;
+}
+
 /* Ranges of exactly the size that the call needs. Wide: a buffer each, tensor i from byte 256 * i. Floor: a buffer for
- * each group, its ranges one after another from byte 256, 48 bytes apart. */
+ * each group, its ranges one after another from byte 256, at least 48 bytes apart, and all but the first of a group
+ * only as aligned as they must be. */
 static void bind(Rig *rig)
 {
     const KpoolKernelCreateInfo info = kpoolGetKernelInfo(rig->kernel);
@@ -128,7 +148,9 @@ static void bind(Rig *rig)
             *range = (KpoolRange){buffer_of(tensor), 256 * (VkDeviceSize)tensor, size};
         } else {
             VkDeviceSize *end = &ends[group_of(tensor)];
-            *range = (KpoolRange){buffer_of(group_of(tensor)), (*end + 48 + 15) / 16 * 16, size};
+            const VkDeviceSize aligned = (*end + 48 + 15) / 16 * 16;
+            const VkDeviceSize offset = aligned == 256 || has_rows(tensor) ? aligned : aligned + 4;
+            *range = (KpoolRange){buffer_of(group_of(tensor)), offset, size};
             *end = range->offset + size;
         }
     }
@@ -162,6 +184,18 @@ static void open_context_with_groups(Rig *rig, KpoolBindingLayout layout, uint32
 static void open_context(Rig *rig, KpoolBindingLayout layout, uint32_t flags)
 {
     open_context_with_groups(rig, layout, flags, 65535, 65535);
+}
+
+/* The bindings of the set layout that the context made for the operation: bit i is binding i. */
+static uint32_t declared_bindings(const Rig *rig, KpoolOperation operation)
+{
+    const uint64_t layout = (uint64_t)kpoolGetDescriptorSetLayout(rig->context, operation);
+    uint32_t bindings = 0;
+    for (uint32_t i = 0; i < rig->fake.call_count; i++) {
+        const FakeCall *call = &rig->fake.calls[i];
+        bindings |= call->function == FAKE_vkCreateDescriptorSetLayout && call->handle == layout ? call->bindings : 0;
+    }
+    return bindings;
 }
 
 static void open_kernel(Rig *rig, const KpoolKernelCreateInfo *info, const KpoolCall *call)
@@ -233,6 +267,7 @@ static KpoolKernelCreateInfo kernel_info_of(const Operation *operation)
 {
     KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_BF16, 4);
     info.operation = operation->operation;
+    info.page_size = operation->page_size;
     if (info.operation == KPOOL_OPERATION_EXPAND_TOPK) {
         info.topk = 3;
     }
@@ -243,7 +278,8 @@ static KpoolKernelCreateInfo kernel_info_of(const Operation *operation)
     return info;
 }
 
-static const KpoolCall plain_call = {.max_slots = 3, .requests = 5, .rows = 17, .pooled_rows = 6, .pair_count = 7};
+static const KpoolCall plain_call = {.max_slots = 3, .requests = 5, .rows = 17, .pooled_rows = 6, .pair_count = 7,
+                                      .pages = 3, .max_pages = 2};
 
 /* ------------------------------------------------------------------------------------ the commands */
 
@@ -259,24 +295,68 @@ static uint32_t collect_pipelines(const Rig *rig, uint64_t pipelines[2])
     return count;
 }
 
-static bool binds(const Operation *operation, uint32_t tensor)
+static bool is_named(const char *names, uint32_t tensor)
 {
     char word[64];
     snprintf(word, sizeof word, " %s ", name_of(tensor));
-    return strstr(operation->tensors, word) != NULL;
+    return strstr(names, word) != NULL;
 }
 
-static uint32_t count_bindings(const Operation *operation, bool floor)
+static bool uses(const Operation *operation, uint32_t tensor)
 {
-    bool groups[KPOOL_GROUP_COUNT] = {false};
-    uint32_t count = 0;
-    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
-        if (binds(operation, tensor) && !(floor && groups[group_of(tensor)])) {
-            groups[group_of(tensor)] = true;
-            count++;
+    return is_named(operation->tensors, tensor);
+}
+
+/* What the descriptors of an operation are, by ascending binding, from the ranges that are given. Floor: every group,
+ * from its first range to the end of its last, and where it has none the group of status. */
+static uint32_t expect_descriptors(const Operation *operation, bool floor, KpoolBindings *bindings,
+                                   FakeWrite expected[KPOOL_TENSOR_COUNT])
+{
+    if (!floor) {
+        uint32_t count = 0;
+        for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+            const KpoolRange *range = uses(operation, tensor)                   ? range_of(bindings, tensor)
+                                      : is_named(operation->as_pooled, tensor)  ? &bindings->pooled
+                                      : is_named(operation->as_offsets, tensor) ? &bindings->input_row_offsets
+                                                                                : NULL;
+            if (range != NULL) {
+                expected[count].binding = tensor;
+                expected[count++].buffer = (VkDescriptorBufferInfo){range->buffer, range->offset, range->size};
+            }
+        }
+        return count;
+    }
+    for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
+        expected[group] = (FakeWrite){.binding = group};
+        VkDeviceSize first = UINT64_MAX;
+        VkDeviceSize last = 0;
+        for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+            const KpoolRange *range = range_of(bindings, tensor);
+            if (group_of(tensor) == group && range->buffer != VK_NULL_HANDLE) {
+                first = range->offset < first ? range->offset : first;
+                last = range->offset + range->size > last ? range->offset + range->size : last;
+                expected[group].buffer = (VkDescriptorBufferInfo){range->buffer, first, last - first};
+            }
         }
     }
-    return count;
+    for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
+        if (expected[group].buffer.buffer == VK_NULL_HANDLE) {
+            expected[group].buffer = expected[KPOOL_GROUP_words].buffer;
+        }
+    }
+    return KPOOL_GROUP_COUNT;
+}
+
+static void assert_descriptors(const FakeCall *call, VkDescriptorSet set, const FakeWrite *expected, uint32_t count)
+{
+    assert_int_equal(call->write_count, count);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(call->writes[i].set == set);
+        assert_int_equal(call->writes[i].binding, expected[i].binding);
+        assert_true(call->writes[i].buffer.buffer == expected[i].buffer.buffer);
+        assert_int_equal(call->writes[i].buffer.offset, expected[i].buffer.offset);
+        assert_int_equal(call->writes[i].buffer.range, expected[i].buffer.range);
+    }
 }
 
 static void check_commands(const Operation *operation, bool floor, bool push)
@@ -310,7 +390,9 @@ static void check_commands(const Operation *operation, bool floor, bool push)
         assert_int_equal(calls[1].function, push ? FAKE_vkCmdPushDescriptorSetKHR : FAKE_vkCmdBindDescriptorSets);
         assert_int_equal((uint64_t)calls[1].layout, layout);
         if (push) {
-            assert_int_equal(calls[1].write_count, count_bindings(operation, floor));
+            FakeWrite expected[KPOOL_TENSOR_COUNT];
+            const uint32_t count = expect_descriptors(operation, floor, &rig.bindings, expected);
+            assert_descriptors(&calls[1], VK_NULL_HANDLE, expected, count);
         } else {
             assert_int_equal(calls[1].handle, (uint64_t)the_set());
         }
@@ -357,7 +439,7 @@ static void test_tensors_of_operations(void **state)
         KpoolBindings sizes;
         assert_int_equal(kpoolGetSizes(&info, &plain_call, &sizes, NULL), KPOOL_SUCCESS);
         for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
-            assert_int_equal(range_of(&sizes, tensor)->size != 0, binds(&operations[i], tensor));
+            assert_int_equal(range_of(&sizes, tensor)->size != 0, uses(&operations[i], tensor));
         }
     }
 }
@@ -374,7 +456,7 @@ static void test_kernel_of_another_operation(void **state)
             rig.command = operations[other].command;
             KpoolDiagnostic diagnostic = {0};
             rig.fake.call_count = 0;
-            if (other == i) {
+            if (operations[other].operation == info.operation) {
                 assert_int_equal(record(&rig, &diagnostic), KPOOL_SUCCESS);
             } else {
                 assert_int_equal(record(&rig, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
@@ -386,57 +468,177 @@ static void test_kernel_of_another_operation(void **state)
     }
 }
 
-/* The descriptors, the same whether written or pushed. */
+/* The descriptors of every operation, the same whether written or pushed: those of its set layout, no more, no less. */
 static void test_descriptors(void **state)
 {
     (void)state;
-    for (uint32_t variant = 0; variant < 4; variant++) {
+    for (uint32_t variant = 0; variant < 4 * OPERATION_COUNT; variant++) {
+        const Operation *operation = &operations[variant / 4];
         const bool floor = variant % 2 != 0;
-        const bool push = variant / 2 != 0;
+        const bool push = variant / 2 % 2 != 0;
         Rig rig;
         open_context(&rig, floor ? KPOOL_BINDING_LAYOUT_FLOOR : KPOOL_BINDING_LAYOUT_WIDE,
                      push ? KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT : 0);
-        const KpoolKernelCreateInfo info = kernel_info(KPOOL_TYPE_F32, 4);
+        const uint32_t declared = declared_bindings(&rig, operation->operation);
+        const KpoolKernelCreateInfo info = kernel_info_of(operation);
         open_kernel(&rig, &info, &plain_call);
-        const FakeCall *call = &rig.fake.calls[0];
+        FakeWrite expected[KPOOL_TENSOR_COUNT];
+        const uint32_t count = expect_descriptors(operation, floor, &rig.bindings, expected);
+        uint32_t bindings = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            bindings |= 1u << expected[i].binding;
+        }
+        assert_int_equal(bindings, declared);
+        assert_int_equal(kpoolGetDescriptorCount(rig.context, operation->operation), count);
         if (push) {
             assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
-            call = &rig.fake.calls[1];
+            assert_descriptors(&rig.fake.calls[1], VK_NULL_HANDLE, expected, count);
         } else {
-            assert_int_equal(kpoolWriteDescriptorSet(rig.context, KPOOL_OPERATION_SEED_TAIL, the_set(), &rig.bindings,
-                                                     NULL),
+            assert_int_equal(kpoolWriteDescriptorSet(rig.context, operation->operation, the_set(), &rig.bindings, NULL),
                              KPOOL_SUCCESS);
             assert_int_equal(rig.fake.call_count, 1);
-            assert_int_equal(call->function, FAKE_vkUpdateDescriptorSets);
+            assert_int_equal(rig.fake.calls[0].function, FAKE_vkUpdateDescriptorSets);
+            assert_descriptors(&rig.fake.calls[0], the_set(), expected, count);
         }
-        for (uint32_t i = 0; i < call->write_count; i++) {
-            assert_true(call->writes[i].set == (push ? VK_NULL_HANDLE : the_set()));
-        }
-        if (!floor) {
-            assert_int_equal(call->write_count, 7);
-            for (uint32_t i = 0; i < 7; i++) {
-                const KpoolRange *range = range_of(&rig.bindings, i);
-                assert_int_equal(call->writes[i].binding, i);
-                assert_true(call->writes[i].buffer.buffer == range->buffer);
-                assert_int_equal(call->writes[i].buffer.offset, range->offset);
-                assert_int_equal(call->writes[i].buffer.range, range->size);
+        close_rig(&rig);
+    }
+}
+
+/* In so many words what the loop above says in general: compress writes all that the shared module declares. */
+static void test_descriptors_of_compress(void **state)
+{
+    (void)state;
+    const Operation *compress = &operations[2];
+    const KpoolKernelCreateInfo info = kernel_info_of(compress);
+    Rig rig;
+    open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT);
+    open_kernel(&rig, &info, &plain_call);
+    assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+    static const uint32_t held[13][2] = {
+        {KPOOL_BINDING_tail, KPOOL_BINDING_pooled},
+        {KPOOL_BINDING_k, KPOOL_BINDING_k},
+        {KPOOL_BINDING_gate, KPOOL_BINDING_gate},
+        {KPOOL_BINDING_input_row_offsets, KPOOL_BINDING_input_row_offsets},
+        {KPOOL_BINDING_cache_lengths, KPOOL_BINDING_cache_lengths},
+        {KPOOL_BINDING_slot_idx, KPOOL_BINDING_input_row_offsets},
+        {KPOOL_BINDING_status, KPOOL_BINDING_status},
+        {KPOOL_BINDING_ape, KPOOL_BINDING_ape},
+        {KPOOL_BINDING_pool_row_offsets, KPOOL_BINDING_pool_row_offsets},
+        {KPOOL_BINDING_closed_pool, KPOOL_BINDING_pooled},
+        {KPOOL_BINDING_closed_pooled, KPOOL_BINDING_pooled},
+        {KPOOL_BINDING_pooled, KPOOL_BINDING_pooled},
+        {KPOOL_BINDING_block_table, KPOOL_BINDING_input_row_offsets},
+    };
+    assert_int_equal(rig.fake.calls[1].write_count, 13);
+    for (uint32_t i = 0; i < 13; i++) {
+        const FakeWrite *write = &rig.fake.calls[1].writes[i];
+        const KpoolRange *range = range_of(&rig.bindings, held[i][1]);
+        assert_int_equal(write->binding, held[i][0]);
+        assert_true(write->buffer.buffer == range->buffer && range->buffer != VK_NULL_HANDLE);
+        assert_int_equal(write->buffer.offset, range->offset);
+        assert_int_equal(write->buffer.range, range->size);
+    }
+    close_rig(&rig);
+
+    open_context(&rig, KPOOL_BINDING_LAYOUT_FLOOR, KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT);
+    open_kernel(&rig, &info, &plain_call);
+    /* status by itself is no descriptor: the device's alignment is its group's. */
+    assert_int_not_equal(rig.bindings.status.offset % 16, 0);
+    assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+    assert_int_equal(rig.fake.calls[1].write_count, KPOOL_GROUP_COUNT);
+    const FakeWrite *writes = rig.fake.calls[1].writes;
+    assert_true(writes[KPOOL_GROUP_tail].buffer.buffer == buffer_of(KPOOL_GROUP_words));
+    assert_int_equal(writes[KPOOL_GROUP_tail].buffer.offset, rig.bindings.input_row_offsets.offset);
+    assert_memory_equal(&writes[KPOOL_GROUP_tail].buffer, &writes[KPOOL_GROUP_words].buffer,
+                        sizeof writes[0].buffer);
+    assert_true(writes[KPOOL_GROUP_rows].buffer.buffer == buffer_of(KPOOL_GROUP_rows));
+    assert_true(writes[KPOOL_GROUP_out].buffer.buffer == buffer_of(KPOOL_GROUP_out));
+    close_rig(&rig);
+}
+
+/* A set of step is written before it is known whether its kernel is dense or paged: closed_pooled and block_table where
+ * they are given. */
+static void test_optional_tensors_of_step(void **state)
+{
+    (void)state;
+    for (uint32_t variant = 0; variant < 8; variant++) {
+        const bool floor = variant / 4 != 0;
+        Rig rig;
+        open_context(&rig, floor ? KPOOL_BINDING_LAYOUT_FLOOR : KPOOL_BINDING_LAYOUT_WIDE, 0);
+        const KpoolKernelCreateInfo info = kernel_info_of(&operations[OPERATION_COUNT - 1]);
+        open_kernel(&rig, &info, &plain_call);
+        const KpoolRange block_table = rig.bindings.block_table;
+        const KpoolRange closed_pooled = {floor ? rig.bindings.pooled.buffer : buffer_of(77), 4096, 512};
+        rig.bindings.closed_pooled = variant % 2 != 0 ? closed_pooled : (KpoolRange){0};
+        rig.bindings.block_table = variant / 2 % 2 != 0 ? block_table : (KpoolRange){0};
+        static const Operation given[4] = {
+            {.tensors = STEP_TENSORS, .as_pooled = " closed_pooled ", .as_offsets = " block_table "},
+            {.tensors = STEP_TENSORS "closed_pooled ", .as_pooled = "", .as_offsets = " block_table "},
+            {.tensors = STEP_TENSORS "block_table ", .as_pooled = " closed_pooled ", .as_offsets = ""},
+            {.tensors = STEP_TENSORS "closed_pooled block_table ", .as_pooled = "", .as_offsets = ""},
+        };
+        FakeWrite expected[KPOOL_TENSOR_COUNT];
+        const uint32_t count = expect_descriptors(&given[variant % 4], floor, &rig.bindings, expected);
+        assert_int_equal(count, floor ? 4 : 13);
+        assert_int_equal(kpoolWriteDescriptorSet(rig.context, KPOOL_OPERATION_STEP, the_set(), &rig.bindings, NULL),
+                         KPOOL_SUCCESS);
+        assert_descriptors(&rig.fake.calls[0], the_set(), expected, count);
+        rig.fake.call_count = 0;
+
+        /* What is given is judged. */
+        KpoolRange *const optional[2] = {&rig.bindings.closed_pooled, &rig.bindings.block_table};
+        static const char *const names[2] = {"closed_pooled", "block_table"};
+        for (uint32_t i = 0; i < 2; i++) {
+            const KpoolRange good = *optional[i];
+            if (good.buffer == VK_NULL_HANDLE) {
+                continue;
             }
-        } else {
-            const KpoolBindings *b = &rig.bindings;
-            const VkDescriptorBufferInfo spans[3] = {
-                {b->tail.buffer, b->tail.offset, b->tail.size},
-                {b->k.buffer, b->k.offset, b->gate.offset + b->gate.size - b->k.offset},
-                {b->slot_idx.buffer, b->input_row_offsets.offset,
-                 b->status.offset + b->status.size - b->input_row_offsets.offset},
-            };
-            assert_int_equal(call->write_count, 3);
-            for (uint32_t i = 0; i < 3; i++) {
-                assert_int_equal(call->writes[i].binding, i);
-                assert_true(call->writes[i].buffer.buffer == spans[i].buffer);
-                assert_int_equal(call->writes[i].buffer.offset, spans[i].offset);
-                assert_int_equal(call->writes[i].buffer.range, spans[i].range);
+            optional[i]->size = 3;
+            KpoolDiagnostic diagnostic = {0};
+            assert_int_equal(kpoolWriteDescriptorSet(rig.context, KPOOL_OPERATION_STEP, the_set(), &rig.bindings,
+                                                     &diagnostic),
+                             KPOOL_ERROR_INVALID_ARGUMENT);
+            assert_string_equal(diagnostic.argument, names[i]);
+            *optional[i] = good;
+        }
+        /* And everything else is needed. */
+        for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+            KpoolRange *range = range_of(&rig.bindings, tensor);
+            const KpoolRange good = *range;
+            if (good.buffer == VK_NULL_HANDLE || range == optional[0] || range == optional[1]) {
+                continue;
+            }
+            range->buffer = VK_NULL_HANDLE;
+            KpoolDiagnostic diagnostic = {0};
+            assert_int_equal(kpoolWriteDescriptorSet(rig.context, KPOOL_OPERATION_STEP, the_set(), &rig.bindings,
+                                                     &diagnostic),
+                             KPOOL_ERROR_INVALID_ARGUMENT);
+            assert_string_equal(diagnostic.argument, name_of(tensor));
+            *range = good;
+        }
+        assert_int_equal(rig.fake.call_count, 0);
+        close_rig(&rig);
+    }
+}
+
+/* What a kernel does not use is not looked at, even where its set has a place for it. */
+static void test_wide_looks_at_no_unused_range(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
+        Rig rig;
+        open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT);
+        const KpoolKernelCreateInfo info = kernel_info_of(&operations[i]);
+        open_kernel(&rig, &info, &plain_call);
+        for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+            if (!uses(&operations[i], tensor)) {
+                *range_of(&rig.bindings, tensor) = (KpoolRange){buffer_of(77), 3, 1};
             }
         }
+        FakeWrite expected[KPOOL_TENSOR_COUNT];
+        const uint32_t count = expect_descriptors(&operations[i], false, &rig.bindings, expected);
+        assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+        assert_descriptors(&rig.fake.calls[1], VK_NULL_HANDLE, expected, count);
         close_rig(&rig);
     }
 }
@@ -597,6 +799,106 @@ static void test_floor_spans_unused_ranges(void **state)
     close_rig(&rig);
 }
 
+/* Every operation at the same call, in which nothing is zero: what it does not use stays 0. */
+typedef struct OperationPush {
+    KpoolOperation operation;
+    uint32_t page_size;
+    PushConstants expected;
+} OperationPush;
+
+static const KpoolCall full_call = {
+    .max_slots = 3,
+    .requests = 5,
+    .rows = 17,
+    .pooled_rows = 6,
+    .pair_count = 7,
+    .pages = 9,
+    .max_pages = 2,
+    .tail_slot_stride = 240,
+    .tail_plane_stride = 80,
+    .tail_row_stride = 16,
+    .k_row_stride = 24,
+    .gate_row_stride = 32,
+    .closed_pooled_row_stride = 40,
+    .pooled_row_stride = 48,
+    .tail_base = 8,
+    .k_base = 16,
+    .gate_base = 40,
+    .input_row_offsets_base = 1,
+    .cache_lengths_base = 2,
+    .slot_idx_base = 3,
+    .status_base = 5,
+    .ape_base = 7,
+    .pool_row_offsets_base = 9,
+    .closed_pool_base = 11,
+    .closed_pooled_base = 64,
+    .pooled_base = 72,
+    .pool_ids_base = 13,
+    .out_base = 17,
+    .pairs_base = 19,
+    .scratch_base = 88,
+    .block_table_base = 23,
+};
+
+#define COUNTS .max_slots = 3, .requests = 5, .rows = 17, .pooled_rows = 6, .pair_count = 7, .pages = 9, .max_pages = 2
+/* Of a ring of bf16: two elements a word. */
+#define TAIL .tail_slot_stride = 120, .tail_plane_stride = 40, .tail_row_stride = 8, .tail_base = 4
+#define ROWS .k_row_stride = 12, .gate_row_stride = 16, .k_base = 8, .gate_base = 20
+#define REQUESTS .input_row_offsets_base = 1, .cache_lengths_base = 2, .status_base = 5
+/* Of pooled keys of f32. */
+#define CLOSED_POOLED .closed_pooled_row_stride = 40, .closed_pooled_base = 64
+#define POOLED .pooled_row_stride = 48, .pooled_base = 72
+
+static const OperationPush operation_pushes[] = {
+    {KPOOL_OPERATION_SEED_TAIL, 0, {COUNTS, TAIL, ROWS, REQUESTS, .slot_idx_base = 3}},
+    {KPOOL_OPERATION_RING_CLOSE, 0,
+     {COUNTS, TAIL, ROWS, REQUESTS, .slot_idx_base = 3, .ape_base = 7, .closed_pool_base = 11, CLOSED_POOLED}},
+    {KPOOL_OPERATION_COMPRESS, 0, {COUNTS, ROWS, REQUESTS, .ape_base = 7, .pool_row_offsets_base = 9, POOLED}},
+    {KPOOL_OPERATION_POOL_ROW_OFFSETS, 0, {COUNTS, REQUESTS, .pool_row_offsets_base = 9}},
+    {KPOOL_OPERATION_EXPAND_TOPK, 0, {COUNTS, REQUESTS, .pool_ids_base = 13, .out_base = 17}},
+    {KPOOL_OPERATION_COPY_SLOTS, 0, {COUNTS, TAIL, .status_base = 5, .pairs_base = 19, .scratch_base = 44}},
+    {KPOOL_OPERATION_STEP, 0,
+     {COUNTS, TAIL, ROWS, REQUESTS, .slot_idx_base = 3, .ape_base = 7, .pool_row_offsets_base = 9,
+      .closed_pool_base = 11, CLOSED_POOLED, POOLED}},
+    {KPOOL_OPERATION_STEP, 8,
+     {COUNTS, TAIL, ROWS, REQUESTS, .slot_idx_base = 3, .ape_base = 7, .pool_row_offsets_base = 9,
+      .closed_pool_base = 11, POOLED, .block_table_base = 23}},
+};
+
+/* Wide as the table says; floor with the distances from the start of each group added. */
+static void test_push_constants_of_operations(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof operation_pushes / sizeof operation_pushes[0]; i++) {
+        const OperationPush *push = &operation_pushes[i / 2];
+        const bool floor = i % 2 != 0;
+        const KpoolKernelCreateInfo info = {.operation = push->operation,
+                                            .geometry = {.head_dim = 8, .kpool = 4, .type = KPOOL_TYPE_BF16},
+                                            .pooled_type = KPOOL_TYPE_F32,
+                                            .page_size = push->page_size,
+                                            .topk = 3};
+        Rig rig;
+        open_context(&rig, floor ? KPOOL_BINDING_LAYOUT_FLOOR : KPOOL_BINDING_LAYOUT_WIDE, 0);
+        open_kernel(&rig, &info, &full_call);
+        PushConstants expected = push->expected;
+        if (floor) {
+            /* bind() lets each group begin at byte 256. */
+#define ADD_DISTANCE(name, group)                                                        \
+    if (rig.bindings.name.size != 0) {                                                   \
+        expected.name##_base += (uint32_t)((rig.bindings.name.offset - 256) / 4);        \
+    }
+            KPOOL_TENSORS(ADD_DISTANCE)
+#undef ADD_DISTANCE
+        }
+        assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+        char name[64];
+        snprintf(name, sizeof name, "operation %d, page_size %u, %s", (int)push->operation, push->page_size,
+                 floor ? "floor" : "wide");
+        assert_push(name, &rig.fake.calls[2], &expected);
+        close_rig(&rig);
+    }
+}
+
 /* ------------------------------------------------------------------------------------- group counts */
 
 /* The workgroups recorded for `requests`, and that kpoolGetGroupCount says the same. */
@@ -699,6 +1001,14 @@ static void test_group_counts_of_operations(void **state)
         {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.requests = 65}, 2},
         {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.rows = 262144}, 262144},
         {KPOOL_OPERATION_COPY_SLOTS, 16, 4, {.max_slots = 1, .pair_count = 9, .requests = 1000}, 3},
+        /* Requests and rows of pooled each take whole workgroups. */
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 1, .pooled_rows = 1}, 2},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 4, .pooled_rows = 4}, 2},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9, .pooled_rows = 5}, 5},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 5, .pooled_rows = 13}, 6},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .pooled_rows = 9}, 3},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9}, 3},
+        {KPOOL_OPERATION_STEP, 1, 1, {.max_slots = 1, .requests = 300, .pooled_rows = 65236}, 65536},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Rig rig;
@@ -718,6 +1028,64 @@ static void test_group_counts_of_operations(void **state)
     }
 }
 
+/* The same whether step is paged, whatever the cache holds; and over the device's limit only as a sum. */
+static void test_group_counts_of_step(void **state)
+{
+    (void)state;
+    for (uint32_t page_size = 0; page_size <= 8; page_size += 8) {
+        Rig rig;
+        open_context_with_groups(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0, 4, 3);
+        KpoolKernelCreateInfo info = {.operation = KPOOL_OPERATION_STEP,
+                                      .geometry = {.head_dim = 2, .kpool = 4, .type = KPOOL_TYPE_F32},
+                                      .lanesPerItem = 8,
+                                      .itemsPerGroup = 2,
+                                      .page_size = page_size};
+        const KpoolCall call = {
+            .max_slots = 1, .requests = 11, .rows = 1, .pooled_rows = 12, .pages = 1000, .max_pages = 500};
+        open_kernel(&rig, &info, &call);
+        assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+        static const uint32_t expected[3] = {4, 3, 1};
+        assert_memory_equal(rig.fake.calls[3].groups, expected, sizeof expected);
+        uint32_t groups[3];
+        assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, NULL), KPOOL_SUCCESS);
+        assert_memory_equal(groups, expected, sizeof expected);
+
+        rig.fake.call_count = 0;
+        rig.call.pooled_rows = 13;
+        bind(&rig);
+        KpoolDiagnostic diagnostic = {0};
+        assert_int_equal(record(&rig, &diagnostic), KPOOL_ERROR_LIMIT);
+        assert_non_null(strstr(diagnostic.message, "13 workgroups"));
+        assert_non_null(strstr(diagnostic.message, "maxComputeWorkGroupCount"));
+        assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, NULL), KPOOL_ERROR_LIMIT);
+        assert_int_equal(rig.fake.call_count, 0);
+        close_rig(&rig);
+    }
+}
+
+/* Items are numbered in 31 bits: judged before any buffer is. */
+static void test_items_of_step(void **state)
+{
+    (void)state;
+    static const uint32_t counts[][2] = {
+        {0, KPOOL_MAX_ELEMENTS},     {1, KPOOL_MAX_ELEMENTS - 1},   {KPOOL_MAX_ELEMENTS, 0},
+        {UINT32_MAX, UINT32_MAX},    {KPOOL_MAX_ELEMENTS / 2, KPOOL_MAX_ELEMENTS / 2},
+        {UINT32_MAX, 1},             {KPOOL_MAX_ELEMENTS, KPOOL_MAX_ELEMENTS},
+    };
+    for (uint32_t operation = OPERATION_COUNT - 2; operation < OPERATION_COUNT; operation++) {
+        Rig rig;
+        open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
+        const KpoolKernelCreateInfo info = kernel_info_of(&operations[operation]);
+        open_kernel(&rig, &info, &plain_call);
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            rig.call.requests = counts[i][0];
+            rig.call.pooled_rows = counts[i][1];
+            assert_refused(&rig, KPOOL_ERROR_LIMIT, "pooled_rows");
+        }
+        close_rig(&rig);
+    }
+}
+
 static void test_nothing_to_do_records_nothing(void **state)
 {
     (void)state;
@@ -727,7 +1095,7 @@ static void test_nothing_to_do_records_nothing(void **state)
             open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, flags);
             const KpoolKernelCreateInfo info = kernel_info_of(&operations[i]);
             open_kernel(&rig, &info, &plain_call);
-            rig.call = (KpoolCall){.max_slots = 3};
+            rig.call = (KpoolCall){.max_slots = 3, .pages = 3, .max_pages = 2};
             assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
             /* Its one entry is written whatever the call holds. */
             const bool always = info.operation == KPOOL_OPERATION_POOL_ROW_OFFSETS;
@@ -1120,11 +1488,17 @@ int main(void)
         cmocka_unit_test(test_tensors_of_operations),
         cmocka_unit_test(test_kernel_of_another_operation),
         cmocka_unit_test(test_descriptors),
+        cmocka_unit_test(test_descriptors_of_compress),
+        cmocka_unit_test(test_optional_tensors_of_step),
+        cmocka_unit_test(test_wide_looks_at_no_unused_range),
         cmocka_unit_test(test_push_constants_wide),
         cmocka_unit_test(test_push_constants_floor),
+        cmocka_unit_test(test_push_constants_of_operations),
         cmocka_unit_test(test_floor_spans_unused_ranges),
         cmocka_unit_test(test_group_counts),
         cmocka_unit_test(test_group_counts_of_operations),
+        cmocka_unit_test(test_group_counts_of_step),
+        cmocka_unit_test(test_items_of_step),
         cmocka_unit_test(test_nothing_to_do_records_nothing),
         cmocka_unit_test(test_no_rows_still_record),
         cmocka_unit_test(test_wrong_arguments),
