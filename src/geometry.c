@@ -74,9 +74,6 @@ static KpoolResult resolve_pooled(KpoolKernelCreateInfo *info, KpoolDiagnostic *
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.numerics",
                          "createInfo.numerics is %d, no KpoolNumerics", (int)info->numerics);
     }
-    if (info->operation != KPOOL_OPERATION_STEP) {
-        info->page_size = 0;
-    }
     if ((info->page_size & (info->page_size - 1)) != 0) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.page_size",
                          "createInfo.page_size is %u, must be 0 or a power of two", info->page_size);
@@ -128,6 +125,9 @@ KpoolResult kpoolResolveKernelInfo(const KpoolKernelCreateInfo *createInfo, Kpoo
     const uint32_t row_size = info->geometry.head_dim * kpoolTypeSize(info->geometry.type);
     if (info->alignment == 0 || !kpoolOperationMovesRows(info->operation)) {
         info->alignment = 4;
+    }
+    if (info->operation != KPOOL_OPERATION_STEP) {
+        info->page_size = 0;
     }
     if (info->alignment == 16 && row_size % 16 != 0) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.alignment",

@@ -96,7 +96,7 @@ static KpoolResult resolve_info(KpoolContext context, const KpoolKernelCreateInf
                          "createInfo.itemsPerGroup is %u, must be 0 or 1 for %s", info->itemsPerGroup,
                          kpoolOperationName(info->operation));
     }
-    if (info->lanesPerItem > MOST_INVOCATIONS / info->itemsPerGroup || info->itemsPerGroup > MOST_INVOCATIONS) {
+    if (info->lanesPerItem > MOST_INVOCATIONS / info->itemsPerGroup) {
         return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "createInfo.lanesPerItem",
                          "createInfo.lanesPerItem is %u and itemsPerGroup %u, together at most %u invocations",
                          info->lanesPerItem, info->itemsPerGroup, MOST_INVOCATIONS);

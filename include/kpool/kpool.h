@@ -225,7 +225,7 @@ typedef struct KpoolKernelCreateInfo {
      * head_dim is even where it has 2 bytes. */
     KpoolType pooled_type;
     KpoolNumerics numerics;
-    /* step: rows of a page of the paged cache, a power of two; 0: dense outputs. */
+    /* step: rows of a page of the paged cache, a power of two; 0: dense outputs. For the others it becomes 0. */
     uint32_t page_size;
     /* expand_topk */
     uint32_t topk;               /* K: pool ids per row, at least 1 */
@@ -519,7 +519,8 @@ KpoolResult kpoolCmdCopySlots(VkCommandBuffer commandBuffer, KpoolKernel kernel,
 /*
  * step: close, compress and seed of one call as one dispatch; closed_pool, closed_pooled, pooled and the ring come out
  * bit for bit as from the three. A slot out of range drops only what uses the slot: the request's whole pools are still
- * made. Each dropped request counts once.
+ * made. Each dropped request counts once. Of two non-empty requests with one slot the keys that they close are
+ * unspecified too: one may be seeded before the other's members are read.
  *
  * Paged (page_size of the kernel is not 0): every key, of closed and of whole pools, goes straight to the cache: pool p
  * of request b to page block_table[b, p / page_size], row p mod page_size. A column >= max_pages or a page >= pages
