@@ -6,22 +6,7 @@
 
 #include <cmocka.h>
 
-#include "reference.h"
-#include "scenario.h"
-
-static void run_and_free(Scenario *scenario, Gpu *gpu)
-{
-    TensorImages expected = scenario_copy_images(scenario);
-    const KpoolCall *call = &scenario->call;
-    reference_seed_tail(&scenario->info.geometry, call, expected.tail, expected.k, expected.gate,
-                        (uint32_t *)expected.input_row_offsets + call->input_row_offsets_base,
-                        (uint32_t *)expected.cache_lengths + call->cache_lengths_base,
-                        (uint32_t *)expected.slot_idx + call->slot_idx_base,
-                        (uint32_t *)expected.status + call->status_base);
-    scenario_run(scenario, gpu, &expected);
-    scenario_free_images(&expected);
-    scenario_free(scenario);
-}
+#include "device_tests.h"
 
 static Scenario make(KpoolGeometry geometry, uint32_t max_slots, uint32_t requests, uint32_t rows)
 {
@@ -29,16 +14,6 @@ static Scenario make(KpoolGeometry geometry, uint32_t max_slots, uint32_t reques
         .info = {.operation = KPOOL_OPERATION_SEED_TAIL, .geometry = geometry},
         .call = {.max_slots = max_slots, .requests = requests, .rows = rows},
     };
-}
-
-static uint32_t *lengths_of(const Scenario *scenario)
-{
-    return (uint32_t *)scenario->images.cache_lengths + scenario->call.cache_lengths_base;
-}
-
-static uint32_t *slots_of(const Scenario *scenario)
-{
-    return (uint32_t *)scenario->images.slot_idx + scenario->call.slot_idx_base;
 }
 
 static const KpoolGeometry small = {.head_dim = 4, .kpool = 4, .type = KPOOL_TYPE_F32};
@@ -49,11 +24,11 @@ static void expect_one(Gpu *gpu, KpoolGeometry geometry, uint32_t length, uint32
 {
     Random random = {length * 1000u + tokens};
     Scenario scenario = make(geometry, 4, 1, 3 + tokens);
-    scenario_allocate(&scenario, &random);
-    scenario_set_tokens(&scenario, 3, &tokens);
-    lengths_of(&scenario)[0] = length;
-    slots_of(&scenario)[0] = 2;
-    TensorImages expected = scenario_copy_images(&scenario);
+    must_allocate(&scenario, &random);
+    set_tokens(&scenario, 3, &tokens);
+    SCENARIO_WORDS(&scenario, cache_lengths)[0] = length;
+    SCENARIO_WORDS(&scenario, slot_idx)[0] = 2;
+    TensorImages expected = must_copy_images(&scenario);
     const uint32_t ring = geometry.ring != 0 ? geometry.ring : geometry.kpool + geometry.rollback;
     const size_t row = geometry.head_dim * (size_t)kpoolTypeSize(geometry.type);
     for (uint32_t position = first_written; position < length + tokens; position++) {
@@ -62,7 +37,7 @@ static void expect_one(Gpu *gpu, KpoolGeometry geometry, uint32_t length, uint32
         memcpy((char *)expected.tail + to, (char *)expected.k + from, row);
         memcpy((char *)expected.tail + to + ring * row, (char *)expected.gate + from, row);
     }
-    scenario_run(&scenario, gpu, &expected);
+    must_run(&scenario, gpu, &expected);
     scenario_free_images(&expected);
     scenario_free(&scenario);
 }
@@ -104,16 +79,16 @@ static void check_bits_survive(Gpu *gpu)
         Random random = {i};
         KpoolGeometry geometry = {.head_dim = 8, .kpool = 4, .type = types[i]};
         Scenario scenario = make(geometry, 2, 1, 3);
-        scenario_allocate(&scenario, &random);
+        must_allocate(&scenario, &random);
         const uint32_t tokens = 3;
-        scenario_set_tokens(&scenario, 0, &tokens);
+        set_tokens(&scenario, 0, &tokens);
         uint32_t *k = scenario.images.k;
         uint32_t *gate = scenario.images.gate;
         for (size_t word = 0; word < scenario.sizes.k.size / 4; word++) {
             k[word] = words[word % 12];
             gate[word] = words[(word + 5) % 12];
         }
-        run_and_free(&scenario, gpu);
+        must_match_reference(&scenario, gpu);
     }
 }
 
@@ -132,12 +107,12 @@ static void check_status(Gpu *gpu)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         Random random = {i};
         Scenario scenario = make(small, 6, 1, 10);
-        scenario_allocate(&scenario, &random);
+        must_allocate(&scenario, &random);
         memcpy(scenario.images.input_row_offsets, rows[i].offsets, 8);
-        lengths_of(&scenario)[0] = rows[i].length;
-        slots_of(&scenario)[0] = rows[i].slot;
+        SCENARIO_WORDS(&scenario, cache_lengths)[0] = rows[i].length;
+        SCENARIO_WORDS(&scenario, slot_idx)[0] = rows[i].slot;
         ((uint32_t *)scenario.images.status)[2] = 40; /* the library only adds */
-        TensorImages expected = scenario_copy_images(&scenario);
+        TensorImages expected = must_copy_images(&scenario);
         if (rows[i].cause >= 0) {
             ((uint32_t *)expected.status)[rows[i].cause]++;
         } else if (rows[i].cause == -2) {
@@ -147,7 +122,7 @@ static void check_status(Gpu *gpu)
                 memcpy((char *)expected.tail + (5 * 8 + 4 + m) * 16, (char *)expected.gate + (5 + m) * 16, 16);
             }
         }
-        scenario_run(&scenario, gpu, &expected);
+        must_run(&scenario, gpu, &expected);
         scenario_free_images(&expected);
         scenario_free(&scenario);
     }
@@ -157,7 +132,7 @@ static void check_isolation(Gpu *gpu)
 {
     Random random = {77};
     Scenario scenario = make(small, 5, 7, 40);
-    scenario_allocate(&scenario, &random);
+    must_allocate(&scenario, &random);
     /* good, beyond T, descending, slot out of range, empty, wrapping, good */
     const uint32_t offsets[8] = {0, 7, 50, 20, 23, 23, 30, 37};
     const uint32_t lengths[7] = {2, 0, 0, 4, UINT32_MAX, UINT32_MAX - 3, 9};
@@ -165,21 +140,21 @@ static void check_isolation(Gpu *gpu)
     memcpy(scenario.images.input_row_offsets, offsets, sizeof offsets);
     memcpy(scenario.images.cache_lengths, lengths, sizeof lengths);
     memcpy(scenario.images.slot_idx, slots, sizeof slots);
-    run_and_free(&scenario, gpu);
+    must_match_reference(&scenario, gpu);
 }
 
 static void check_empty_calls(Gpu *gpu)
 {
     Random random = {5};
     Scenario none = make(small, 2, 0, 9);
-    scenario_allocate(&none, &random);
-    run_and_free(&none, gpu);
+    must_allocate(&none, &random);
+    must_match_reference(&none, gpu);
     /* T = 0: offsets that claim rows are counted, empty requests are not */
     Scenario no_rows = make(small, 2, 3, 0);
-    scenario_allocate(&no_rows, &random);
+    must_allocate(&no_rows, &random);
     const uint32_t offsets[4] = {0, 0, 1, 1};
     memcpy(no_rows.images.input_row_offsets, offsets, sizeof offsets);
-    run_and_free(&no_rows, gpu);
+    must_match_reference(&no_rows, gpu);
 }
 
 /* Layouts that engines use, by strides and bases in elements of type f16, head_dim 8. */
@@ -212,131 +187,20 @@ static void check_layouts(Gpu *gpu)
         call->cache_lengths_base = 2 * i;
         call->slot_idx_base = 3 * i;
         call->status_base = 5 * i;
-        scenario_allocate(&scenario, &random);
+        must_allocate(&scenario, &random);
         const uint32_t tokens[4] = {7, 1, 13, 2};
-        scenario_set_tokens(&scenario, 4, tokens);
+        set_tokens(&scenario, 4, tokens);
         for (uint32_t r = 0; r < 4; r++) {
-            lengths_of(&scenario)[r] = 3 * r;
-            slots_of(&scenario)[r] = 4 - r;
+            SCENARIO_WORDS(&scenario, cache_lengths)[r] = 3 * r;
+            SCENARIO_WORDS(&scenario, slot_idx)[r] = 4 - r;
         }
-        run_and_free(&scenario, gpu);
+        must_match_reference(&scenario, gpu);
     }
-}
-
-/* ------------------------------------------------------------------------- random batches ------ */
-
-static KpoolGeometry random_geometry(Random *random)
-{
-    static const uint32_t head_dims[] = {2, 6, 8, 16, 40, 64, 128, 130, 256};
-    KpoolGeometry geometry = {
-        .type = (KpoolType)random_between(random, 1, 3),
-        .kpool = random_between(random, 0, 3) == 0 ? random_between(random, 1, 128) : random_between(random, 1, 8),
-        .rollback = random_between(random, 0, 1) == 0 ? 0 : random_between(random, 1, 9),
-    };
-    geometry.head_dim = head_dims[random_between(random, 0, 8)];
-    if (geometry.type == KPOOL_TYPE_F32 && random_between(random, 0, 1) == 0) {
-        geometry.head_dim = random_between(random, 1, 77);
-    }
-    if (random_between(random, 0, 1) == 0) {
-        geometry.ring = geometry.kpool + geometry.rollback + random_between(random, 0, 20);
-    }
-    return geometry;
-}
-
-/* Strides with gaps, in units that keep the kernel's alignment. */
-static void random_layout(Random *random, const KpoolGeometry *geometry, uint32_t alignment, KpoolCall *call)
-{
-    const uint32_t unit = alignment / kpoolTypeSize(geometry->type);
-    const uint32_t ring = geometry->ring != 0 ? geometry->ring : geometry->kpool + geometry->rollback;
-    if (random_between(random, 0, 2) == 0) {
-        return;
-    }
-    const VkDeviceSize row = geometry->head_dim + unit * random_between(random, 0, 3);
-    call->tail_row_stride = row;
-    if (random_between(random, 0, 1) == 0) {
-        call->tail_plane_stride = row * ring + unit * random_between(random, 0, 5);
-        call->tail_slot_stride = 2 * call->tail_plane_stride + unit * random_between(random, 0, 9);
-    } else {
-        call->tail_slot_stride = row * ring + unit * random_between(random, 0, 5);
-        call->tail_plane_stride = call->tail_slot_stride * call->max_slots + unit * random_between(random, 0, 9);
-    }
-    call->k_row_stride = geometry->head_dim + unit * random_between(random, 0, 40);
-    call->gate_row_stride = geometry->head_dim + unit * random_between(random, 0, 40);
-    call->tail_base = unit * random_between(random, 0, 30);
-    call->k_base = unit * random_between(random, 0, 30);
-    call->gate_base = unit * random_between(random, 0, 30);
-    call->input_row_offsets_base = random_between(random, 0, 9);
-    call->cache_lengths_base = random_between(random, 0, 9);
-    call->slot_idx_base = random_between(random, 0, 9);
-    call->status_base = random_between(random, 0, 9);
-}
-
-/* Slots without repetition, some of them out of range. */
-static void random_slots(Random *random, uint32_t max_slots, uint32_t requests, uint32_t *slots)
-{
-    const uint32_t start = random_between(random, 0, max_slots - 1);
-    for (uint32_t r = 0; r < requests; r++) {
-        slots[r] = r < max_slots ? (start + r) % max_slots : max_slots + r;
-        if (random_between(random, 0, 15) == 0) {
-            slots[r] = random_between(random, max_slots, UINT32_MAX);
-        }
-    }
-}
-
-static void random_batch(Gpu *gpu, uint64_t seed)
-{
-    Random random = {seed};
-    Scenario scenario = {.info = {.operation = KPOOL_OPERATION_SEED_TAIL}};
-    KpoolGeometry *geometry = &scenario.info.geometry;
-    KpoolCall *call = &scenario.call;
-    *geometry = random_geometry(&random);
-    const uint32_t row_size = geometry->head_dim * kpoolTypeSize(geometry->type);
-    scenario.info.alignment = row_size % 16 == 0 && random_between(&random, 0, 1) == 0 ? 16 : 4;
-    if (random_between(&random, 0, 1) == 0) {
-        scenario.info.lanesPerItem = 1u << random_between(&random, 0, 7);
-        scenario.info.itemsPerGroup = 1u << random_between(&random, 0, 7);
-        while (scenario.info.lanesPerItem * scenario.info.itemsPerGroup > 128) {
-            scenario.info.itemsPerGroup /= 2;
-            scenario.info.lanesPerItem = scenario.info.itemsPerGroup == 0 ? 128 : scenario.info.lanesPerItem;
-            scenario.info.itemsPerGroup += scenario.info.itemsPerGroup == 0;
-        }
-    }
-    call->max_slots = random_between(&random, 1, 40);
-    call->requests = random_between(&random, 1, 40);
-    call->rows = random_between(&random, 0, 300);
-    random_layout(&random, geometry, scenario.info.alignment, call);
-    scenario_allocate(&scenario, &random);
-
-    uint32_t *offsets = (uint32_t *)scenario.images.input_row_offsets + call->input_row_offsets_base;
-    uint32_t *lengths = lengths_of(&scenario);
-    /* One batch in four has offsets that are anything: a request stands by itself, so the reference still
-     * knows exactly what must come out. */
-    const bool broken = random_between(&random, 0, 3) == 0;
-    offsets[0] = call->rows > 0 ? random_between(&random, 0, call->rows / 4) : 0;
-    for (uint32_t r = 0; r < call->requests; r++) {
-        const uint32_t left = call->rows > offsets[r] ? call->rows - offsets[r] : 0;
-        const uint32_t most = left < 30 ? left : 30;
-        offsets[r + 1] = offsets[r] + random_between(&random, 0, most);
-        if (broken && random_between(&random, 0, 2) == 0) {
-            offsets[r + 1] = random_between(&random, 0, 1) == 0 ? (uint32_t)random_next(&random)
-                                                                : random_between(&random, 0, call->rows + 2);
-        }
-        lengths[r] = random_between(&random, 0, 9) == 0 ? (uint32_t)random_next(&random) | 0xffffff00u
-                                                        : random_between(&random, 0, 1000);
-    }
-    random_slots(&random, call->max_slots, call->requests, slots_of(&scenario));
-    print_message("seed %llu: D %u P %u R %u H %u type %d B %u T %u S %u alignment %u\r", (unsigned long long)seed,
-                  geometry->head_dim, geometry->kpool, geometry->ring, geometry->rollback, (int)geometry->type,
-                  call->requests, call->rows, call->max_slots, scenario.info.alignment);
-    run_and_free(&scenario, gpu);
 }
 
 static void check_random(Gpu *gpu)
 {
-    for (uint64_t seed = 0; seed < 50; seed++) {
-        random_batch(gpu, seed * 4 + (uint64_t)gpu->pushDescriptors);
-    }
-    print_message("\n");
+    must_match_random(gpu, KPOOL_OPERATION_SEED_TAIL, gpu->pushDescriptors ? 1000 : 0, 50);
 }
 
 /* More workgroups than one dimension of the smallest device holds. */
@@ -348,30 +212,24 @@ static void check_many_requests(Gpu *gpu)
     Scenario scenario = make(geometry, requests, requests, requests);
     scenario.info.lanesPerItem = 1;
     scenario.info.itemsPerGroup = 1;
-    scenario_allocate(&scenario, &random);
+    must_allocate(&scenario, &random);
     uint32_t *offsets = scenario.images.input_row_offsets;
     for (uint32_t r = 0; r < requests; r++) {
         offsets[r + 1] = r + 1;
-        slots_of(&scenario)[r] = (uint32_t)((uint64_t)r * 7919 % requests);
-        lengths_of(&scenario)[r] = r % 3;
+        SCENARIO_WORDS(&scenario, slot_idx)[r] = (uint32_t)((uint64_t)r * 7919 % requests);
+        SCENARIO_WORDS(&scenario, cache_lengths)[r] = r % 3;
     }
-    run_and_free(&scenario, gpu);
+    must_match_reference(&scenario, gpu);
 }
 
-#define ON_EACH_DEVICE(check)              \
-    static void test_##check(void **state) \
-    {                                      \
-        (void)state;                       \
-        scenario_each_device(check);       \
-    }
-ON_EACH_DEVICE(check_members)
-ON_EACH_DEVICE(check_bits_survive)
-ON_EACH_DEVICE(check_status)
-ON_EACH_DEVICE(check_isolation)
-ON_EACH_DEVICE(check_empty_calls)
-ON_EACH_DEVICE(check_layouts)
-ON_EACH_DEVICE(check_random)
-ON_EACH_DEVICE(check_many_requests)
+ON_EACH_CONTEXT(check_members)
+ON_EACH_CONTEXT(check_bits_survive)
+ON_EACH_CONTEXT(check_status)
+ON_EACH_CONTEXT(check_isolation)
+ON_EACH_CONTEXT(check_empty_calls)
+ON_EACH_CONTEXT(check_layouts)
+ON_EACH_CONTEXT(check_random)
+ON_EACH_CONTEXT(check_many_requests)
 
 int main(void)
 {

@@ -13,5 +13,6 @@ enum {
 int command_devices(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_replay(int argc, char **argv);
+int command_check(int argc, char **argv);
 
 #endif

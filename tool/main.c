@@ -14,6 +14,7 @@ typedef struct Command {
 static const Command commands[] = {
     {"devices", command_devices, "list the Vulkan devices and their limits"},
     {"run", command_run, "run the operation that a safetensors file holds, and compare"},
+    {"check", command_check, "compare random calls of every operation with the reference"},
     {"replay", command_replay, "replay a trace of requests, the ring compared after every step"},
 };
 
