@@ -157,6 +157,19 @@ static void test_requirements(void **state)
     assert_int_equal(r.maxSlots, UINT32_MAX / 2048);
     assert_true(r.maxRange <= UINT32_MAX);
 
+    /* step binds 13 storage buffers, and nothing binds more. */
+    uint32_t *const of_storage_buffers[] = {&limits.maxPerStageDescriptorStorageBuffers,
+                                            &limits.maxDescriptorSetStorageBuffers, &limits.maxPerStageResources};
+    for (size_t i = 0; i < sizeof of_storage_buffers / sizeof of_storage_buffers[0]; i++) {
+        for (uint32_t count = 12; count <= 13; count++) {
+            *of_storage_buffers[i] = count;
+            assert_int_equal(kpoolGetRequirements(&limits, &g, &r, NULL), KPOOL_SUCCESS);
+            assert_int_equal(r.bindingLayouts,
+                             KPOOL_BINDING_LAYOUT_FLOOR_BIT | (count == 13 ? KPOOL_BINDING_LAYOUT_WIDE_BIT : 0));
+        }
+        *of_storage_buffers[i] = 64;
+    }
+
     static const struct {
         uint32_t head_dim;
         KpoolType type;
@@ -283,6 +296,232 @@ static void test_null_arguments(void **state)
                          KPOOL_ERROR_INVALID_ARGUMENT);
     }
 }
+
+/* ------------------------------------------------------------------------------------------- step */
+
+static KpoolKernelCreateInfo step_info(uint32_t page_size)
+{
+    return (KpoolKernelCreateInfo){.operation = KPOOL_OPERATION_STEP,
+                                   .geometry = {.head_dim = 8, .kpool = 4, .type = KPOOL_TYPE_BF16, .ring = 9},
+                                   .pooled_type = KPOOL_TYPE_F32,
+                                   .page_size = page_size};
+}
+
+static void assert_step_refused(const KpoolKernelCreateInfo *info, const KpoolCall *call, KpoolResult result,
+                                const char *argument)
+{
+    KpoolBindings sizes;
+    KpoolDiagnostic diagnostic = {0};
+    assert_int_equal(kpoolGetSizes(info, call, &sizes, &diagnostic), result);
+    assert_int_equal(diagnostic.result, result);
+    assert_string_equal(diagnostic.argument, argument);
+    assert_non_null(strstr(diagnostic.message, argument));
+}
+
+static void test_step_sizes(void **state)
+{
+    (void)state;
+    const KpoolCall call = {.max_slots = 7, .requests = 5, .rows = 17, .pooled_rows = 6, .pages = 3, .max_pages = 11};
+    KpoolBindings common = {0};
+    common.tail.size = 7 * 2 * 9 * 8 * 2;
+    common.k.size = 17 * 8 * 2;
+    common.gate.size = 17 * 8 * 2;
+    common.input_row_offsets.size = 6 * 4;
+    common.cache_lengths.size = 5 * 4;
+    common.slot_idx.size = 5 * 4;
+    common.status.size = 16 * 4;
+    common.ape.size = 4 * 8 * 4;
+    common.pool_row_offsets.size = 6 * 4;
+    common.closed_pool.size = 5 * 4;
+    KpoolBindings expected = common;
+    expected.closed_pooled.size = 5 * 8 * 4;
+    expected.pooled.size = 6 * 8 * 4;
+    KpoolKernelCreateInfo info = step_info(0);
+    KpoolBindings sizes;
+    assert_int_equal(kpoolGetSizes(&info, &call, &sizes, NULL), KPOOL_SUCCESS);
+    assert_memory_equal(&sizes, &expected, sizeof sizes);
+
+    expected = common;
+    expected.pooled.size = 3 * 16 * 8 * 4;
+    expected.block_table.size = 5 * 11 * 4;
+    info = step_info(16);
+    assert_int_equal(kpoolGetSizes(&info, &call, &sizes, NULL), KPOOL_SUCCESS);
+    assert_memory_equal(&sizes, &expected, sizeof sizes);
+
+    /* The other two take no notice of pages. */
+    KpoolBindings of_compress = {0};
+    of_compress.k = common.k;
+    of_compress.gate = common.gate;
+    of_compress.input_row_offsets = common.input_row_offsets;
+    of_compress.cache_lengths = common.cache_lengths;
+    of_compress.status = common.status;
+    of_compress.ape = common.ape;
+    of_compress.pool_row_offsets = common.pool_row_offsets;
+    of_compress.pooled.size = 6 * 8 * 4;
+    info = step_info(3);
+    info.operation = KPOOL_OPERATION_COMPRESS;
+    assert_int_equal(kpoolGetSizes(&info, &call, &sizes, NULL), KPOOL_SUCCESS);
+    assert_memory_equal(&sizes, &of_compress, sizeof sizes);
+    KpoolBindings of_ring_close = common;
+    of_ring_close.pool_row_offsets.size = 0;
+    of_ring_close.closed_pooled.size = 5 * 8 * 4;
+    info.operation = KPOOL_OPERATION_RING_CLOSE;
+    assert_int_equal(kpoolGetSizes(&info, &call, &sizes, NULL), KPOOL_SUCCESS);
+    assert_memory_equal(&sizes, &of_ring_close, sizeof sizes);
+
+    info = step_info(3);
+    assert_step_refused(&info, &call, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.page_size");
+}
+
+/* Bases and strides of step's own tensors, in elements of their own type. */
+static void test_step_layouts(void **state)
+{
+    (void)state;
+    KpoolCall call = {.max_slots = 1,
+                      .requests = 5,
+                      .rows = 17,
+                      .pooled_rows = 6,
+                      .closed_pooled_row_stride = 10,
+                      .pooled_row_stride = 12,
+                      .closed_pooled_base = 20,
+                      .pooled_base = 30,
+                      .ape_base = 3,
+                      .pool_row_offsets_base = 5,
+                      .closed_pool_base = 7,
+                      .pages = 3,
+                      .max_pages = 2,
+                      .block_table_base = 9};
+    for (KpoolType type = KPOOL_TYPE_F32; type <= KPOOL_TYPE_BF16; type++) {
+        for (uint32_t page_size = 0; page_size <= 2; page_size += 2) {
+            KpoolKernelCreateInfo info = step_info(page_size);
+            info.pooled_type = type;
+            KpoolBindings sizes;
+            assert_int_equal(kpoolGetSizes(&info, &call, &sizes, NULL), KPOOL_SUCCESS);
+            const bool paged = page_size != 0;
+            assert_int_equal(sizes.closed_pooled.size, paged ? 0 : (20 + 4 * 10 + 8) * kpoolTypeSize(type));
+            /* 6 rows, or 3 pages of 2. */
+            assert_int_equal(sizes.pooled.size, (30 + 5 * 12 + 8) * kpoolTypeSize(type));
+            assert_int_equal(sizes.block_table.size, paged ? (9 + 5 * 2) * 4 : 0);
+            assert_int_equal(sizes.ape.size, (3 + 4 * 8) * 4);
+            assert_int_equal(sizes.pool_row_offsets.size, (5 + 6) * 4);
+            assert_int_equal(sizes.closed_pool.size, (7 + 5) * 4);
+
+            KpoolCall odd = call;
+            odd.pooled_row_stride++;
+            KpoolCall odd_base = call;
+            odd_base.pooled_base++;
+            KpoolCall overlapping = call;
+            overlapping.pooled_row_stride = 6;
+            if (type == KPOOL_TYPE_F32) {
+                assert_int_equal(kpoolGetSizes(&info, &odd, &sizes, NULL), KPOOL_SUCCESS);
+                assert_int_equal(kpoolGetSizes(&info, &odd_base, &sizes, NULL), KPOOL_SUCCESS);
+            } else {
+                assert_step_refused(&info, &odd, KPOOL_ERROR_INVALID_ARGUMENT, "pooled_row_stride");
+                assert_step_refused(&info, &odd_base, KPOOL_ERROR_INVALID_ARGUMENT, "pooled_base");
+            }
+            assert_step_refused(&info, &overlapping, KPOOL_ERROR_INVALID_ARGUMENT, "pooled_row_stride");
+        }
+    }
+}
+
+/* The last of each that 31 bits hold, and one more. */
+static void test_step_limits(void **state)
+{
+    (void)state;
+    KpoolKernelCreateInfo one = step_info(0);
+    one.geometry = (KpoolGeometry){.head_dim = 1, .kpool = 1, .type = KPOOL_TYPE_F32};
+    KpoolBindings sizes;
+    static const struct {
+        uint32_t requests, pooled_rows;
+        bool fits;
+    } items[] = {
+        {0, 0x7fffffff, true},          {0, 0x80000000, false},          {1, 0x7ffffffe, true},
+        {1, 0x7fffffff, false},         {0x7fffffff, 0, true},           {0x7fffffff, 1, false},
+        {0x80000000, 0, false},         {0x40000000, 0x3fffffff, true},  {0x40000000, 0x40000000, false},
+        {UINT32_MAX, 1, false},         {1, UINT32_MAX, false},          {UINT32_MAX, UINT32_MAX, false},
+        {0x80000000, 0x80000000, false},
+    };
+    for (uint32_t page_size = 0; page_size <= 4; page_size += 4) {
+        one.page_size = page_size;
+        for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
+            const KpoolCall call = {.max_slots = 1, .requests = items[i].requests, .pooled_rows = items[i].pooled_rows,
+                                    .pages = 1, .max_pages = 1};
+            if (items[i].fits) {
+                assert_int_equal(kpoolGetSizes(&one, &call, &sizes, NULL), KPOOL_SUCCESS);
+            } else {
+                assert_step_refused(&one, &call, KPOOL_ERROR_LIMIT, "pooled_rows");
+            }
+        }
+    }
+    /* Only step numbers both: the others have only what a tensor has a row for. */
+    one.operation = KPOOL_OPERATION_COMPRESS;
+    const KpoolCall both = {.requests = 0x7fffffff, .pooled_rows = 0x7fffffff};
+    assert_int_equal(kpoolGetSizes(&one, &both, &sizes, NULL), KPOOL_SUCCESS);
+
+    static const struct {
+        uint32_t head_dim, page_size, pages;
+        bool fits;
+    } caches[] = {
+        {128, 256, 1u << 16, true},     {128, 256, (1u << 16) + 1, false}, {128, 256, UINT32_MAX, false},
+        {1, 1u << 31, 1, true},         {1, 1u << 31, 2, false},           {1, 1u << 31, UINT32_MAX, false},
+        {2, 1u << 31, 1, false},        {1, 1, 1u << 31, true},            {1, 1, (1u << 31) + 1, false},
+        {2, 1u << 16, 1u << 16, false}, {1, 1u << 16, 1u << 16, false},    {1, 1u << 16, 1u << 15, true},
+        {1024, 1u << 31, 0, true},
+    };
+    for (size_t i = 0; i < sizeof caches / sizeof caches[0]; i++) {
+        KpoolKernelCreateInfo info = step_info(caches[i].page_size);
+        info.geometry = (KpoolGeometry){.head_dim = caches[i].head_dim, .kpool = 1, .type = KPOOL_TYPE_F32};
+        const KpoolCall call = {.max_slots = 1, .requests = 1, .rows = 1, .pages = caches[i].pages, .max_pages = 1};
+        if (caches[i].fits) {
+            assert_int_equal(kpoolGetSizes(&info, &call, &sizes, NULL), KPOOL_SUCCESS);
+            assert_true(sizes.pooled.size ==
+                        (VkDeviceSize)caches[i].head_dim * caches[i].page_size * caches[i].pages * 4);
+        } else {
+            assert_step_refused(&info, &call, KPOOL_ERROR_LIMIT, "pooled_row_stride");
+        }
+    }
+
+    static const struct {
+        uint32_t requests, max_pages;
+        VkDeviceSize base;
+        const char *argument; /* NULL: fits */
+    } tables[] = {
+        {1u << 16, 1u << 15, 0, NULL},
+        {1u << 16, 1u << 15, 1, "block_table"},
+        {1u << 16, (1u << 15) + 1, 0, "block_table"},
+        {(1u << 16) + 1, 1u << 15, 0, "block_table"},
+        {1u << 16, 1u << 16, 0, "block_table"},
+        {1u << 16, UINT32_MAX, 0, "block_table"},
+        {1, 1u << 31, 0, NULL},
+        {1, (1u << 31) + 1, 0, "block_table"},
+        {1, 1, 0x7fffffff, NULL},
+        {1, 1, 0x80000000, "block_table_base"},
+        {1, 1, UINT64_MAX, "block_table_base"},
+        {1u << 20, 0, 0, NULL},
+    };
+    one = step_info(16);
+    one.geometry.head_dim = 2;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        const KpoolCall call = {.max_slots = 1, .requests = tables[i].requests, .rows = 1, .pages = 1,
+                                .max_pages = tables[i].max_pages, .block_table_base = tables[i].base};
+        if (tables[i].argument == NULL) {
+            assert_int_equal(kpoolGetSizes(&one, &call, &sizes, NULL), KPOOL_SUCCESS);
+            const VkDeviceSize entries = (VkDeviceSize)tables[i].requests * tables[i].max_pages;
+            assert_true(sizes.block_table.size == (entries == 0 ? 0 : (entries + tables[i].base) * 4));
+        } else {
+            assert_step_refused(&one, &call, KPOOL_ERROR_LIMIT, tables[i].argument);
+        }
+        /* Dense, there is no such table. */
+        KpoolKernelCreateInfo dense = one;
+        dense.page_size = 0;
+        assert_int_equal(kpoolGetSizes(&dense, &call, &sizes, NULL), KPOOL_SUCCESS);
+        assert_int_equal(sizes.block_table.size, 0);
+    }
+    KpoolCall no_slots = {.requests = 1, .rows = 1};
+    assert_step_refused(&one, &no_slots, KPOOL_ERROR_INVALID_ARGUMENT, "max_slots");
+}
+
+/* ---------------------------------------------------------------------------------------- layouts */
 
 /* The layouts that engines have. D = 8, R = 4: a row of 8, a plane of 32, a slot of 64. */
 static void test_layouts_of_engines(void **state)
@@ -624,6 +863,9 @@ int main(void)
         cmocka_unit_test(test_dense_sizes),
         cmocka_unit_test(test_empty_sizes),
         cmocka_unit_test(test_null_arguments),
+        cmocka_unit_test(test_step_sizes),
+        cmocka_unit_test(test_step_layouts),
+        cmocka_unit_test(test_step_limits),
         cmocka_unit_test(test_layouts_of_engines),
         cmocka_unit_test(test_odd_is_refused_for_2_bytes),
         cmocka_unit_test(test_the_last_element),

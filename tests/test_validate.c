@@ -99,6 +99,19 @@ static void test_rules(void **state)
     }
 }
 
+/* The contract's numbers, which the shaders have as literals. */
+static void test_status_indices(void **state)
+{
+    (void)state;
+    static const uint32_t indices[] = {KPOOL_STATUS_OFFSETS_DESCEND, KPOOL_STATUS_ROWS_EXCEED, KPOOL_STATUS_SLOT_RANGE,
+                                       KPOOL_STATUS_LENGTH_WRAPS,    KPOOL_STATUS_DUPLICATE_SLOT, KPOOL_STATUS_POOL_ID,
+                                       KPOOL_STATUS_PAGE_RANGE,      KPOOL_STATUS_PAIR_RANGE,  KPOOL_STATUS_POOLED_ROW};
+    for (uint32_t i = 0; i < sizeof indices / sizeof indices[0]; i++) {
+        assert_int_equal(indices[i], i);
+    }
+    assert_int_equal(KPOOL_STATUS_COUNT, 16);
+}
+
 static void test_null_arguments(void **state)
 {
     (void)state;
@@ -302,6 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_status_indices),
         cmocka_unit_test(test_null_arguments),
         cmocka_unit_test(test_random_calls),
         cmocka_unit_test(test_pairs),
