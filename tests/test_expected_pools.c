@@ -47,7 +47,8 @@ static Machine make_machine(const Trace *trace, const KpoolGeometry *geometry, c
         .row_size = (size_t)geometry->head_dim * kpoolTypeSize(geometry->type),
     };
     assert_true(batcher_create(&machine.batcher, trace, options));
-    assert_true(expected_pools_create(&machine.pools, geometry, trace));
+    assert_true(expected_pools_create(&machine.pools, geometry, trace, machine.call.requests,
+                                      machine.call.pooled_rows));
     machine.tail_size = SLOTS * 2 * geometry->kpool * machine.row_size;
     machine.tail = make(machine.tail_size);
     machine.before = make(machine.tail_size);
@@ -118,10 +119,10 @@ static bool step(Machine *machine)
 
 static uint64_t compare(Machine *machine, Complaint *complaint)
 {
-    const PoolOutputs outputs = {machine->pool_row_offsets, machine->closed_pool, machine->closed_pooled,
-                                 machine->pooled, machine->call.pooled_rows};
-    return expected_pools_compare(&machine->pools, &machine->batcher.batch, &outputs, machine->pool_row_offsets,
-                                  complaint);
+    const PoolOutputs actual = {machine->pool_row_offsets, machine->closed_pool, machine->closed_pooled,
+                                machine->pooled};
+    expected_pools_step(&machine->pools, &machine->batcher.batch);
+    return expected_pools_compare(&machine->pools, &actual, machine->pool_row_offsets, complaint);
 }
 
 static const KpoolGeometry geometries[] = {

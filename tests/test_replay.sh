@@ -39,7 +39,8 @@ trace=$scratch/trace.csv
 tokens=$(awk -F, 'NR > 1 { sum += $2 + $3 } END { print sum }' "$trace")
 
 expect 0 '^right on ' "$trace" --slots 64
-grep -q '^requests      300 of 300, 0 forks, 0 preemptions$' "$scratch/out" || fail 'the summary does not say 300 of 300'
+grep -q '^requests      300 of 300, 0 forks, 0 preemptions$' "$scratch/out" ||
+    fail 'the summary does not say 300 of 300'
 
 for type in f32 f16 bf16; do
     expect 0 '"right": true' "$trace" --slots 32 --dtype "$type" --requests 100 --json --seed 7

@@ -5,26 +5,41 @@
 
 #include "reference.h"
 
-bool expected_pools_create(ExpectedPools *pools, const KpoolGeometry *geometry, const Trace *trace)
+static size_t row_size(const ExpectedPools *pools)
 {
-    const size_t row_size = (size_t)geometry->head_dim * kpoolTypeSize(geometry->type);
-    const size_t P = geometry->kpool;
+    return (size_t)pools->geometry.head_dim * kpoolTypeSize(pools->geometry.type);
+}
+
+bool expected_pools_create(ExpectedPools *pools, const KpoolGeometry *geometry, const Trace *trace, uint32_t capacity,
+                           uint32_t pooled_rows)
+{
     *pools = (ExpectedPools){
         .geometry = *geometry,
-        .ape = calloc(P * geometry->head_dim, sizeof(float)),
-        .accounts = calloc((size_t)trace->count * 2, sizeof(PoolAccount)),
+        .capacity = capacity,
+        .pooled_rows = pooled_rows,
         .requests = trace->count * 2,
-        .k = malloc(P * row_size),
-        .gate = malloc(P * row_size),
-        .key = malloc(row_size),
     };
-    if (pools->ape == NULL || pools->accounts == NULL || pools->k == NULL || pools->gate == NULL ||
-        pools->key == NULL) {
+    const size_t size = row_size(pools);
+    pools->ape = calloc((size_t)geometry->kpool * geometry->head_dim, sizeof(float));
+    pools->accounts = calloc(pools->requests, sizeof(PoolAccount));
+    pools->outputs = (PoolOutputs){
+        .pool_row_offsets = calloc((size_t)capacity + 1, sizeof(uint32_t)),
+        .closed_pool = calloc(capacity, sizeof(int32_t)),
+        .closed_pooled = calloc(capacity, size),
+        .pooled = calloc(pooled_rows, size),
+    };
+    pools->places = calloc((size_t)capacity + pooled_rows, sizeof(PoolPlace));
+    pools->k = calloc(geometry->kpool, size);
+    pools->gate = calloc(geometry->kpool, size);
+    if (pools->ape == NULL || pools->accounts == NULL || pools->outputs.pool_row_offsets == NULL ||
+        pools->outputs.closed_pool == NULL || pools->outputs.closed_pooled == NULL || pools->outputs.pooled == NULL ||
+        pools->places == NULL || pools->k == NULL || pools->gate == NULL) {
         expected_pools_destroy(pools);
         return false;
     }
-    for (uint32_t m = 0; m < P; m++) {
-        make_row(KPOOL_TYPE_F32, geometry->head_dim, NO_REQUEST, m, PLANE_APE, pools->ape + m * geometry->head_dim);
+    for (uint32_t m = 0; m < geometry->kpool; m++) {
+        float *row = pools->ape + (size_t)m * geometry->head_dim;
+        make_row(KPOOL_TYPE_F32, geometry->head_dim, NO_REQUEST, m, PLANE_APE, row);
     }
     for (uint32_t request = 0; request < trace->count; request++) {
         pools->accounts[request].due = batcher_length(trace, request) / geometry->kpool;
@@ -36,56 +51,88 @@ void expected_pools_destroy(ExpectedPools *pools)
 {
     free(pools->ape);
     free(pools->accounts);
+    free(pools->outputs.pool_row_offsets);
+    free(pools->outputs.closed_pool);
+    free(pools->outputs.closed_pooled);
+    free(pools->outputs.pooled);
+    free(pools->places);
     free(pools->k);
     free(pools->gate);
-    free(pools->key);
     *pools = (ExpectedPools){0};
 }
 
-/* ---------------------------------------------------------------------------------- keys ------- */
+/* ------------------------------------------------------------------------------ expecting ------ */
 
-/* The key of one pool into pools->key: compress of a request that is this pool and nothing else. */
-static void make_key(ExpectedPools *pools, Sequence sequence, uint32_t pool)
+/* The key of one pool: compress of a request that is this pool and nothing else. */
+static void make_key(const ExpectedPools *pools, Sequence sequence, uint32_t pool, void *key)
 {
     const KpoolKernelCreateInfo info = {.geometry = pools->geometry};
     const uint32_t P = pools->geometry.kpool;
-    const KpoolType type = pools->geometry.type;
     const uint32_t D = pools->geometry.head_dim;
-    const size_t row_size = (size_t)D * kpoolTypeSize(type);
+    const KpoolType type = pools->geometry.type;
     for (uint32_t m = 0; m < P; m++) {
         const uint32_t position = pool * P + m;
         const uint32_t author = sequence_author(sequence, position);
-        make_row(type, D, author, position, PLANE_KEY, pools->k + m * row_size);
-        make_row(type, D, author, position, PLANE_GATE, pools->gate + m * row_size);
+        make_row(type, D, author, position, PLANE_KEY, pools->k + m * row_size(pools));
+        make_row(type, D, author, position, PLANE_GATE, pools->gate + m * row_size(pools));
     }
     const KpoolCall call = {.requests = 1, .rows = P, .pooled_rows = 1};
     const uint32_t input_row_offsets[2] = {0, P};
     const uint32_t cache_lengths[1] = {0};
     const uint32_t pool_row_offsets[2] = {0, 1};
     reference_compress(&info, &call, pools->k, pools->gate, pools->ape, input_row_offsets, cache_lengths,
-                       pool_row_offsets, pools->key, NULL);
+                       pool_row_offsets, key, NULL);
 }
 
-static bool is_unwritten(const void *row, size_t size)
+static unsigned char *find_row(const ExpectedPools *pools, const PoolOutputs *outputs, bool closes, uint32_t row)
 {
-    const unsigned char *bytes = row;
-    size_t i = 0;
-    while (i < size && bytes[i] == UNWRITTEN) {
-        i++;
-    }
-    return i == size;
+    unsigned char *tensor = closes ? outputs->closed_pooled : outputs->pooled;
+    return tensor + row * row_size(pools);
 }
 
-/* ------------------------------------------------------------------------------- comparing ----- */
+void expected_pools_step(ExpectedPools *pools, const Batch *batch)
+{
+    PoolOutputs *outputs = &pools->outputs;
+    const uint32_t P = pools->geometry.kpool;
+    for (uint32_t i = 0; i < batch->forks; i++) {
+        const Sequence twin = batch->twins[i];
+        const uint32_t inherited = twin.forked_at / P;
+        pools->accounts[twin.request] = (PoolAccount){pools->accounts[twin.parent].due, inherited, inherited};
+    }
+    memset(outputs->closed_pooled, UNWRITTEN, pools->capacity * row_size(pools));
+    memset(outputs->pooled, UNWRITTEN, pools->pooled_rows * row_size(pools));
+    pools->place_count = 0;
+    uint32_t rows = 0; /* of pooled, so far */
+    for (uint32_t r = 0; r < batch->capacity; r++) {
+        const Sequence sequence = batch->sequence[r];
+        const bool is_empty = sequence.request == NO_REQUEST;
+        const uint32_t cached = is_empty ? 0 : batch->cache_lengths[r];
+        const uint32_t end = cached + (batch->input_row_offsets[r + 1] - batch->input_row_offsets[r]);
+        outputs->pool_row_offsets[r] = rows;
+        outputs->closed_pool[r] = -1;
+        if (!is_empty && cached == 0) {
+            pools->accounts[sequence.request].made = 0;
+        }
+        for (uint32_t pool = cached / P; pool < end / P; pool++) {
+            PoolPlace *place = &pools->places[pools->place_count++];
+            *place = (PoolPlace){sequence.request, pool, pool * P < cached, r};
+            if (place->closes) {
+                outputs->closed_pool[r] = (int32_t)pool;
+            } else {
+                place->row = rows++;
+            }
+            make_key(pools, sequence, pool, find_row(pools, outputs, place->closes, place->row));
+        }
+    }
+    outputs->pool_row_offsets[batch->capacity] = rows;
+}
+
+/* ------------------------------------------------------------------------------ comparing ------ */
 
 /* A step that is being compared. */
 typedef struct Comparison {
     ExpectedPools *pools;
-    const Batch *batch;
-    const PoolOutputs *outputs;
-    const uint32_t *host_offsets;
-    size_t row_size;
-    uint32_t rows; /* of pooled, in the requests so far */
+    const PoolOutputs *actual;
     uint64_t mismatches;
     Complaint *complaint;
 } Comparison;
@@ -102,110 +149,89 @@ static void mismatch(Comparison *comparison, const char *format, ...)
     }
 }
 
-static void compare_key(Comparison *comparison, Sequence sequence, uint32_t pool, const char *operation,
-                        const unsigned char *row, uint64_t *made_by_operation)
+static bool is_unwritten(const unsigned char *row, size_t size)
 {
-    ExpectedPools *pools = comparison->pools;
-    if (is_unwritten(row, comparison->row_size)) {
-        mismatch(comparison, "request %u pool %u: %s has not made its key", sequence.request, pool, operation);
-        return;
+    size_t i = 0;
+    while (i < size && row[i] == UNWRITTEN) {
+        i++;
     }
-    PoolAccount *account = &pools->accounts[sequence.request];
+    return i == size;
+}
+
+/* Any key that was made counts, a wrong one too. */
+static void count_pool(ExpectedPools *pools, const PoolPlace *place)
+{
+    PoolAccount *account = &pools->accounts[place->request];
     account->made++;
     pools->remade += account->made <= account->most_made ? 1 : 0;
     account->most_made = account->made > account->most_made ? account->made : account->most_made;
-    (*made_by_operation)++;
-
-    make_key(pools, sequence, pool);
-    if (memcmp(row, pools->key, comparison->row_size) == 0) {
-        return;
-    }
-    const int digits = (int)kpoolTypeSize(pools->geometry.type) * 2;
-    for (uint32_t c = 0; c < pools->geometry.head_dim; c++) {
-        const uint32_t expected = element_bits(pools->geometry.type, pools->key, c);
-        const uint32_t actual = element_bits(pools->geometry.type, row, c);
-        if (expected != actual) {
-            mismatch(comparison, "request %u pool %u, made by %s, channel %u: expected %0*x, actual %0*x",
-                     sequence.request, pool, operation, c, digits, expected, digits, actual);
-        }
-    }
+    *(place->closes ? &pools->closed : &pools->compressed) += 1;
 }
 
-static void compare_unwritten(Comparison *comparison, const char *tensor, uint32_t row, const unsigned char *bytes)
-{
-    if (!is_unwritten(bytes, comparison->row_size)) {
-        mismatch(comparison, "row %u of %s belongs to no pool, and is written", row, tensor);
-    }
-}
-
-static void compare_offset(Comparison *comparison, uint32_t r)
-{
-    const uint32_t actual = comparison->outputs->pool_row_offsets[r];
-    const uint32_t on_host = comparison->host_offsets[r];
-    if (actual != comparison->rows || on_host != comparison->rows) {
-        mismatch(comparison, "pool_row_offsets[%u]: expected %u, actual %u, on the host %u", r, comparison->rows,
-                 actual, on_host);
-    }
-}
-
-static void compare_request(Comparison *comparison, uint32_t r)
+static void compare_key(Comparison *comparison, const PoolPlace *place)
 {
     ExpectedPools *pools = comparison->pools;
-    const Batch *batch = comparison->batch;
-    const PoolOutputs *outputs = comparison->outputs;
-    const uint32_t P = pools->geometry.kpool;
-    const unsigned char *closed_row = (const unsigned char *)outputs->closed_pooled + r * comparison->row_size;
-    const unsigned char *pooled = outputs->pooled;
-    const Sequence sequence = batch->sequence[r];
-    const bool is_empty = sequence.request == NO_REQUEST;
-    const uint32_t cached = is_empty ? 0 : batch->cache_lengths[r];
-    const uint32_t end = cached + (batch->input_row_offsets[r + 1] - batch->input_row_offsets[r]);
-    int32_t closed_pool = -1;
-    if (!is_empty && cached == 0) {
-        pools->accounts[sequence.request].made = 0;
+    const KpoolType type = pools->geometry.type;
+    const int digits = (int)kpoolTypeSize(type) * 2;
+    const char *operation = place->closes ? "ring_close" : "compress";
+    const unsigned char *expected_row = find_row(pools, &pools->outputs, place->closes, place->row);
+    const unsigned char *actual_row = find_row(pools, comparison->actual, place->closes, place->row);
+    if (is_unwritten(actual_row, row_size(pools))) {
+        mismatch(comparison, "request %u pool %u: %s has not made its key", place->request, place->pool, operation);
+        return;
     }
-    compare_offset(comparison, r);
-    for (uint32_t pool = cached / P; pool < end / P; pool++) {
-        if (pool * P < cached) {
-            closed_pool = (int32_t)pool;
-            compare_key(comparison, sequence, pool, "ring_close", closed_row, &pools->closed);
-        } else {
-            const unsigned char *row = pooled + comparison->rows++ * comparison->row_size;
-            compare_key(comparison, sequence, pool, "compress", row, &pools->compressed);
+    count_pool(pools, place);
+    if (memcmp(expected_row, actual_row, row_size(pools)) == 0) {
+        return;
+    }
+    for (uint32_t c = 0; c < pools->geometry.head_dim; c++) {
+        const uint32_t expected = element_bits(type, expected_row, c);
+        const uint32_t actual = element_bits(type, actual_row, c);
+        if (expected != actual) {
+            mismatch(comparison, "request %u pool %u, made by %s, channel %u: expected %0*x, actual %0*x",
+                     place->request, place->pool, operation, c, digits, expected, digits, actual);
         }
-    }
-    if (outputs->closed_pool[r] != closed_pool) {
-        mismatch(comparison, "closed_pool[%u]: expected %d, actual %d", r, (int)closed_pool,
-                 (int)outputs->closed_pool[r]);
-    }
-    if (closed_pool == -1) {
-        compare_unwritten(comparison, "closed_pooled", r, closed_row);
     }
 }
 
-uint64_t expected_pools_compare(ExpectedPools *pools, const Batch *batch, const PoolOutputs *outputs,
-                                const uint32_t *host_offsets, Complaint *complaint)
+/* What belongs to no pool must be as it was. */
+static void compare_unwritten(Comparison *comparison, bool closes, uint32_t row)
 {
-    Comparison comparison = {
-        .pools = pools,
-        .batch = batch,
-        .outputs = outputs,
-        .host_offsets = host_offsets,
-        .row_size = (size_t)pools->geometry.head_dim * kpoolTypeSize(pools->geometry.type),
-        .complaint = complaint,
-    };
-    for (uint32_t i = 0; i < batch->forks; i++) {
-        const Sequence twin = batch->twins[i];
-        const uint32_t inherited = twin.forked_at / pools->geometry.kpool;
-        pools->accounts[twin.request] = (PoolAccount){pools->accounts[twin.parent].due, inherited, inherited};
+    const ExpectedPools *pools = comparison->pools;
+    if (!is_unwritten(find_row(pools, comparison->actual, closes, row), row_size(pools))) {
+        mismatch(comparison, "row %u of %s belongs to no pool, and is written", row,
+                 closes ? "closed_pooled" : "pooled");
     }
-    for (uint32_t r = 0; r < batch->capacity; r++) {
-        compare_request(&comparison, r);
+}
+
+uint64_t expected_pools_compare(ExpectedPools *pools, const PoolOutputs *actual, const uint32_t *host_offsets,
+                                Complaint *complaint)
+{
+    const PoolOutputs *expected = &pools->outputs;
+    Comparison comparison = {.pools = pools, .actual = actual, .complaint = complaint};
+    for (uint32_t r = 0; r <= pools->capacity; r++) {
+        const uint32_t offset = expected->pool_row_offsets[r];
+        if (actual->pool_row_offsets[r] != offset || host_offsets[r] != offset) {
+            mismatch(&comparison, "pool_row_offsets[%u]: expected %u, actual %u, on the host %u", r, offset,
+                     actual->pool_row_offsets[r], host_offsets[r]);
+        }
     }
-    compare_offset(&comparison, batch->capacity);
-    for (uint32_t row = comparison.rows; row < outputs->pooled_rows; row++) {
-        const unsigned char *bytes = (const unsigned char *)outputs->pooled + row * comparison.row_size;
-        compare_unwritten(&comparison, "pooled", row, bytes);
+    for (uint32_t r = 0; r < pools->capacity; r++) {
+        if (actual->closed_pool[r] != expected->closed_pool[r]) {
+            mismatch(&comparison, "closed_pool[%u]: expected %d, actual %d", r, (int)expected->closed_pool[r],
+                     (int)actual->closed_pool[r]);
+        }
+    }
+    for (uint32_t i = 0; i < pools->place_count; i++) {
+        compare_key(&comparison, &pools->places[i]);
+    }
+    for (uint32_t r = 0; r < pools->capacity; r++) {
+        if (expected->closed_pool[r] == -1) {
+            compare_unwritten(&comparison, true, r);
+        }
+    }
+    for (uint32_t row = expected->pool_row_offsets[pools->capacity]; row < pools->pooled_rows; row++) {
+        compare_unwritten(&comparison, false, row);
     }
     return comparison.mismatches;
 }

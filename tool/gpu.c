@@ -389,16 +389,25 @@ bool gpu_end(Gpu *gpu, VkCommandBuffer commandBuffer)
     return succeeded(gpu, vkEndCommandBuffer(commandBuffer), "vkEndCommandBuffer");
 }
 
-bool gpu_submit(Gpu *gpu, VkCommandBuffer commandBuffer)
+bool gpu_start(Gpu *gpu, VkCommandBuffer commandBuffer)
 {
     const VkSubmitInfo info = {
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
         .commandBufferCount = 1,
         .pCommandBuffers = &commandBuffer,
     };
-    return succeeded(gpu, vkQueueSubmit(gpu->queue, 1, &info, gpu->fence), "vkQueueSubmit") &&
-           succeeded(gpu, vkWaitForFences(gpu->device, 1, &gpu->fence, VK_TRUE, UINT64_MAX), "vkWaitForFences") &&
+    return succeeded(gpu, vkQueueSubmit(gpu->queue, 1, &info, gpu->fence), "vkQueueSubmit");
+}
+
+bool gpu_wait(Gpu *gpu)
+{
+    return succeeded(gpu, vkWaitForFences(gpu->device, 1, &gpu->fence, VK_TRUE, UINT64_MAX), "vkWaitForFences") &&
            succeeded(gpu, vkResetFences(gpu->device, 1, &gpu->fence), "vkResetFences");
+}
+
+bool gpu_submit(Gpu *gpu, VkCommandBuffer commandBuffer)
+{
+    return gpu_start(gpu, commandBuffer) && gpu_wait(gpu);
 }
 
 void gpu_free_command_buffer(Gpu *gpu, VkCommandBuffer commandBuffer)

@@ -66,8 +66,10 @@ void gpu_invalidate(Gpu *gpu, const GpuBuffer *buffer);
 VkCommandBuffer gpu_begin(Gpu *gpu);
 /* Records the barrier from compute writes to host reads, and ends. */
 bool gpu_end(Gpu *gpu, VkCommandBuffer commandBuffer);
-/* Submits and waits. */
+/* Submits and waits; or submits now, one at a time, and waits later. */
 bool gpu_submit(Gpu *gpu, VkCommandBuffer commandBuffer);
+bool gpu_start(Gpu *gpu, VkCommandBuffer commandBuffer);
+bool gpu_wait(Gpu *gpu);
 void gpu_free_command_buffer(Gpu *gpu, VkCommandBuffer commandBuffer);
 
 /* compute write to compute read and write, between two operations. */

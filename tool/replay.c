@@ -60,16 +60,16 @@ static const char documentation[] =
     "chunks, then one token a step. The order of the lines is the order of arrival. A request occupies "
     "ContextTokens + GeneratedTokens positions: every generated token, the first included, has a step of its own. "
     "One command buffer, recorded once, is submitted every step: copy_slots where requests fork, pool_row_offsets, "
-    "ring_close, compress, seed_tail. After each step the whole ring, every pooled key and the offsets are compared bit "
-    "for bit, and at the end every request must have made each of its pools once."
+    "ring_close, compress, seed_tail. After each step the whole ring, every pooled key and the offsets are compared "
+    "bit for bit, and at the end every request must have made each of its pools once."
     "\n\n"
     "A fork copies the slot of a request to a free one; its twin goes on from there to the same length, with tokens of "
     "its own. A request that is preempted loses its slot and, as soon as another is free, comes back from position 0: "
     "its pools are made again, with the same bits."
     "\v"
-    "Exit status: 0 right; 1 a mismatch or a dropped request; 2 a bad argument or trace; 3 no usable device or Vulkan "
-    "failed; 130 or 143 interrupted by SIGINT or SIGTERM, with nothing wrong so far. The first signal ends the replay after "
-    "the step that is running, the second at once.";
+    "Exit status: 0 right; 1 a mismatch, a pool not made once, or a dropped request; 2 a bad argument or trace; 3 no "
+    "usable device or Vulkan failed; 130 or 143 interrupted by SIGINT or SIGTERM, with nothing wrong so far. The first "
+    "signal ends the replay after the step that is running, the second at once.";
 
 static error_t parse_number(const struct argp_state *state, const char *name, const char *text, uint64_t least,
                             uint64_t most, uint64_t *number)
@@ -173,7 +173,7 @@ typedef struct Replay {
     uint64_t miscount;   /* pools made beyond once or not at all */
     double start;
     double wall_seconds;
-    double device_seconds; /* from submission to the fence */
+    double device_seconds; /* from submission to the fence; the host expects meanwhile, which may take longer */
 } Replay;
 
 static volatile sig_atomic_t stop_signal;
@@ -229,8 +229,11 @@ static void clear_outputs(const Replay *replay)
     memset(tensors->pooled, UNWRITTEN, (size_t)bindings->pooled.size);
 }
 
-static void expect(ExpectedRing *ring, const Batch *batch)
+/* What the step must leave behind, while the device is at it. */
+static void expect(Replay *replay)
 {
+    ExpectedRing *ring = &replay->ring;
+    const Batch *batch = &replay->batcher.batch;
     for (uint32_t i = 0; i < batch->forks; i++) {
         expected_ring_copy(ring, batch->pairs[i][0], batch->pairs[i][1]);
     }
@@ -240,6 +243,9 @@ static void expect(ExpectedRing *ring, const Batch *batch)
             expected_ring_seed(ring, batch->sequence[r], batch->slot_idx[r], batch->cache_lengths[r], tokens);
         }
     }
+    expected_pools_step(&replay->pools, batch);
+    kpoolPoolRowOffsets(replay->options.geometry.kpool, &replay->call, batch->input_row_offsets, batch->cache_lengths,
+                        replay->host_offsets, NULL, NULL);
 }
 
 static void report_mismatch(const Replay *replay, const RingMismatch *mismatch)
@@ -275,20 +281,15 @@ static void check_ring(Replay *replay)
 
 static void check_pools(Replay *replay)
 {
-    const Batch *batch = &replay->batcher.batch;
     const ReplayTensors *tensors = &replay->device.tensors;
-    const PoolOutputs outputs = {
+    const PoolOutputs actual = {
         .pool_row_offsets = tensors->pool_row_offsets,
         .closed_pool = tensors->closed_pool,
         .closed_pooled = tensors->closed_pooled,
         .pooled = tensors->pooled,
-        .pooled_rows = replay->call.pooled_rows,
     };
-    kpoolPoolRowOffsets(replay->options.geometry.kpool, &replay->call, batch->input_row_offsets, batch->cache_lengths,
-                        replay->host_offsets, NULL, NULL);
     Complaint first;
-    const uint64_t mismatches =
-        expected_pools_compare(&replay->pools, batch, &outputs, replay->host_offsets, &first);
+    const uint64_t mismatches = expected_pools_compare(&replay->pools, &actual, replay->host_offsets, &first);
     if (mismatches != 0 && replay->mismatches == 0) {
         progress_clear(&replay->progress);
         fprintf(stderr, "mismatch in step %llu: %s\n", (unsigned long long)replay->steps, first.text);
@@ -332,10 +333,13 @@ static bool run_steps(Replay *replay)
         fill_indices(replay, batch);
         clear_outputs(replay);
         const double submitted = progress_clock();
-        running = replay_device_step(&replay->device);
+        running = replay_device_start(&replay->device);
+        if (running) {
+            expect(replay);
+            running = replay_device_wait(&replay->device);
+        }
         replay->device_seconds += progress_clock() - submitted;
         if (running) {
-            expect(&replay->ring, batch);
             check_ring(replay);
             check_pools(replay);
             check_status(replay);
@@ -490,7 +494,8 @@ static int run(Replay *replay)
     replay->host_offsets = calloc((size_t)replay->call.requests + 1, sizeof(uint32_t));
     if (replay->host_offsets == NULL || !batcher_create(&replay->batcher, &replay->trace, &batcher) ||
         !expected_ring_create(&replay->ring, &options->geometry, batcher.slots) ||
-        !expected_pools_create(&replay->pools, &options->geometry, &replay->trace)) {
+        !expected_pools_create(&replay->pools, &options->geometry, &replay->trace, replay->call.requests,
+                               replay->call.pooled_rows)) {
         return refuse(EXIT_BAD_INPUT, "out of memory for that many slots and requests");
     }
     const ReplayTensors *tensors = &replay->device.tensors;

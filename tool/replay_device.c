@@ -224,20 +224,24 @@ void replay_device_destroy(ReplayDevice *device)
     *device = (ReplayDevice){0};
 }
 
-bool replay_device_step(ReplayDevice *device)
+bool replay_device_start(ReplayDevice *device)
 {
-    Gpu *gpu = device->gpu;
     for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
         if (device->buffers[group].mapped != NULL) {
-            gpu_flush(gpu, &device->buffers[group]);
+            gpu_flush(device->gpu, &device->buffers[group]);
         }
     }
-    if (!gpu_submit(gpu, device->commandBuffer)) {
+    return gpu_start(device->gpu, device->commandBuffer);
+}
+
+bool replay_device_wait(ReplayDevice *device)
+{
+    if (!gpu_wait(device->gpu)) {
         return false;
     }
     for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
         if (device->buffers[group].mapped != NULL) {
-            gpu_invalidate(gpu, &device->buffers[group]);
+            gpu_invalidate(device->gpu, &device->buffers[group]);
         }
     }
     return true;

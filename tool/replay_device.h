@@ -33,13 +33,15 @@ typedef struct ReplayDevice {
 } ReplayDevice;
 
 /* Makes everything and records the step: the copies, where pair_count is not 0, then close, compress and seed. call is
- * dense: strides and bases 0. The tensors' contents are undefined, but status is 0. gpu outlives it. On failure nothing is left behind, and diagnostic says why. */
+ * dense: strides and bases 0. The tensors' contents are undefined, but status is 0. gpu outlives it. On failure
+ * nothing is left behind, and diagnostic says why. */
 KpoolResult replay_device_create(ReplayDevice *device, Gpu *gpu, const KpoolGeometry *geometry, const KpoolCall *call,
                                  KpoolDiagnostic *diagnostic);
 void replay_device_destroy(ReplayDevice *device);
 
-/* Submits the step and waits: what the host wrote is seen by the device, and what the device wrote by the host.
- * false: gpu->error says why. */
-bool replay_device_step(ReplayDevice *device);
+/* Submits the step, which sees what the host wrote; the host leaves the tensors alone until it has waited, and then
+ * sees what the device wrote. false: gpu->error says why. */
+bool replay_device_start(ReplayDevice *device);
+bool replay_device_wait(ReplayDevice *device);
 
 #endif
