@@ -14,5 +14,6 @@ int command_devices(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_replay(int argc, char **argv);
 int command_check(int argc, char **argv);
+int command_bench(int argc, char **argv);
 
 #endif

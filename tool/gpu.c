@@ -170,8 +170,26 @@ static bool select_queue(Gpu *gpu)
     return fail(gpu, "%s has no compute queue", gpu->properties.deviceName);
 }
 
+static bool has_storage16(const Gpu *gpu)
+{
+    VkPhysicalDevice16BitStorageFeatures storage = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES,
+    };
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &storage};
+    if (gpu->properties.apiVersion < VK_API_VERSION_1_1) {
+        return false;
+    }
+    vkGetPhysicalDeviceFeatures2(gpu->physicalDevice, &features);
+    return storage.storageBuffer16BitAccess == VK_TRUE;
+}
+
 static bool create_device(Gpu *gpu, const GpuOptions *options)
 {
+    gpu->storage16 = options->storage16 && has_storage16(gpu);
+    const VkPhysicalDevice16BitStorageFeatures storage = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES,
+        .storageBuffer16BitAccess = VK_TRUE,
+    };
     static const char *const extensions[] = {VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME};
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queueInfo = {
@@ -182,6 +200,7 @@ static bool create_device(Gpu *gpu, const GpuOptions *options)
     };
     const VkDeviceCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+        .pNext = gpu->storage16 ? &storage : NULL,
         .queueCreateInfoCount = 1,
         .pQueueCreateInfos = &queueInfo,
         .enabledExtensionCount = options->pushDescriptors ? 1 : 0,
@@ -281,7 +300,21 @@ static bool find_memory(Gpu *gpu, uint32_t types, uint32_t *index, bool *coheren
     return found ? true : fail(gpu, "%s has no host-visible memory", gpu->properties.deviceName);
 }
 
-bool gpu_create_buffer(Gpu *gpu, VkDeviceSize size, GpuBuffer *buffer)
+/* Device-local memory; any where there is no such. */
+static bool find_local_memory(Gpu *gpu, uint32_t types, uint32_t *index)
+{
+    bool found = false;
+    for (uint32_t i = gpu->memory.memoryTypeCount; i-- > 0;) {
+        const bool local = (gpu->memory.memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0;
+        if ((types & (1u << i)) != 0 && (local || !found)) {
+            *index = i;
+            found = true;
+        }
+    }
+    return found ? true : fail(gpu, "%s has no memory for a buffer", gpu->properties.deviceName);
+}
+
+static bool create_buffer(Gpu *gpu, VkDeviceSize size, bool mapped, GpuBuffer *buffer)
 {
     *buffer = (GpuBuffer){.size = size > 4 ? size : 4};
     const VkBufferCreateInfo info = {
@@ -300,15 +333,28 @@ bool gpu_create_buffer(Gpu *gpu, VkDeviceSize size, GpuBuffer *buffer)
         .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
         .allocationSize = requirements.size,
     };
-    if (!find_memory(gpu, requirements.memoryTypeBits, &allocation.memoryTypeIndex, &buffer->coherent) ||
+    const bool found =
+        mapped ? find_memory(gpu, requirements.memoryTypeBits, &allocation.memoryTypeIndex, &buffer->coherent)
+               : find_local_memory(gpu, requirements.memoryTypeBits, &allocation.memoryTypeIndex);
+    if (!found ||
         !succeeded(gpu, vkAllocateMemory(gpu->device, &allocation, NULL, &buffer->memory), "vkAllocateMemory") ||
         !succeeded(gpu, vkBindBufferMemory(gpu->device, buffer->buffer, buffer->memory, 0), "vkBindBufferMemory") ||
-        !succeeded(gpu, vkMapMemory(gpu->device, buffer->memory, 0, VK_WHOLE_SIZE, 0, &buffer->mapped),
-                   "vkMapMemory")) {
+        (mapped && !succeeded(gpu, vkMapMemory(gpu->device, buffer->memory, 0, VK_WHOLE_SIZE, 0, &buffer->mapped),
+                              "vkMapMemory"))) {
         gpu_destroy_buffer(gpu, buffer);
         return false;
     }
     return true;
+}
+
+bool gpu_create_buffer(Gpu *gpu, VkDeviceSize size, GpuBuffer *buffer)
+{
+    return create_buffer(gpu, size, true, buffer);
+}
+
+bool gpu_create_local_buffer(Gpu *gpu, VkDeviceSize size, GpuBuffer *buffer)
+{
+    return create_buffer(gpu, size, false, buffer);
 }
 
 void gpu_destroy_buffer(Gpu *gpu, GpuBuffer *buffer)

@@ -15,6 +15,7 @@ typedef struct GpuOptions {
     const char *device;
     KpoolBindingLayout bindingLayout;
     bool pushDescriptors;                   /* fails where the device has none */
+    bool storage16;                         /* enables storageBuffer16BitAccess where the device has it */
     const VkAllocationCallbacks *allocator; /* for the kpool objects only */
 } GpuOptions;
 
@@ -32,6 +33,7 @@ typedef struct Gpu {
     VkFence fence;
     KpoolContext context;
     bool pushDescriptors;
+    bool storage16; /* enabled */
     char error[512]; /* why the last call failed, one line */
 } Gpu;
 
@@ -57,6 +59,8 @@ void gpu_close(Gpu *gpu);
 
 /* Host-visible, mapped, for storage and transfer. size 0 is made 4. On failure gpu->error says why. */
 bool gpu_create_buffer(Gpu *gpu, VkDeviceSize size, GpuBuffer *buffer);
+/* The same in device-local memory, and not mapped. */
+bool gpu_create_local_buffer(Gpu *gpu, VkDeviceSize size, GpuBuffer *buffer);
 void gpu_destroy_buffer(Gpu *gpu, GpuBuffer *buffer);
 /* Make host writes visible to the device, and device writes to the host; nothing where memory is coherent. */
 void gpu_flush(Gpu *gpu, const GpuBuffer *buffer);

@@ -16,6 +16,7 @@ static const Command commands[] = {
     {"run", command_run, "run the operation that a safetensors file holds, and compare"},
     {"check", command_check, "compare random calls of every operation with the reference"},
     {"replay", command_replay, "replay a trace of requests, the ring compared after every step"},
+    {"bench", command_bench, "measure each operation beside an empty dispatch and other ways of doing it"},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

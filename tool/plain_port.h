@@ -1,0 +1,30 @@
+/* The pipelines that `kpool bench` measures the library against: the plain port of seed_tail, and an empty dispatch. */
+#ifndef KPOOL_TOOL_PLAIN_PORT_H
+#define KPOOL_TOOL_PLAIN_PORT_H
+
+#include "gpu.h"
+
+typedef struct PlainPort {
+    Gpu *gpu;
+    VkDescriptorSetLayout setLayout; /* VK_NULL_HANDLE for the empty one */
+    VkPipelineLayout layout;
+    VkPipeline pipeline;
+    VkDescriptorPool pool;
+    VkDescriptorSet set;
+    uint32_t element_bits; /* of a word that an invocation moves; 16 needs gpu->storage16 */
+} PlainPort;
+
+/* false: gpu->error says why. Nothing is left behind then; destroying a zeroed one does nothing. */
+bool plain_port_create_empty(PlainPort *port, Gpu *gpu);
+/* The ring is kpool long and dense; of bindings the six tensors that are moved or say where. */
+bool plain_port_create_seed_tail(PlainPort *port, Gpu *gpu, const KpoolGeometry *geometry,
+                                 const KpoolBindings *bindings);
+void plain_port_destroy(PlainPort *port);
+
+/* Whether the device can run it: an invocation a word of a row, six storage buffers. */
+bool plain_port_fits(const Gpu *gpu, const KpoolGeometry *geometry);
+
+/* Records one dispatch, of as many workgroups. */
+void plain_port_record(const PlainPort *port, VkCommandBuffer commandBuffer, uint32_t groups);
+
+#endif
