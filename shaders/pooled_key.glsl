@@ -18,14 +18,17 @@ uvec4 member_words(uint m);
 // once, a larger one twice.
 const uint MOST_BLOCK = 8u;
 const uint BLOCK = kpool < MOST_BLOCK ? kpool : MOST_BLOCK;
+const uint BLOCKS = (kpool + MOST_BLOCK - 1u) / MOST_BLOCK;
 
 const uint MAGNITUDE = 0x7fffffffu;
 const uint SIGN = 0x80000000u;
 const uint INFINITY = 0x7f800000u;
 const uint SPECIAL = 0x7b800000u; // 2^120: from here on a magnitude is special
 
-// A masked member's logit. Every other one lies within 2^121, so its weight is 0 and no difference overflows.
-#define MASKED uintBitsToFloat(0xfe800000u) // -2^126
+// The logits of a masked member and of one that makes the key NaN. Every other one lies within 2^121, so a masked
+// member's weight is 0, a spoiled one's logit is the largest, and no difference overflows.
+#define MASKED uintBitsToFloat(0xfe800000u)  // -2^126
+#define SPOILED uintBitsToFloat(0x7e800000u) // 2^126
 
 // Pairs of channels in a row.
 const uint row_pairs = (head_dim + 1u) / 2u;
@@ -102,7 +105,7 @@ vec2 exp_weight(vec2 x) {
 }
 
 // num / den as significand * 2^(exponent - 127 - 25), 2^25 <= significand < 2^26, its last bit sticky.
-// |num| is normal and den in [1, 128].
+// |num| is normal and den in [1, 128]. A num of +0 is taken for 2^-127, which encode makes +0 in every type.
 void divide(vec2 num, vec2 den, out uvec2 significand, out ivec2 exponent) {
     const uvec2 num_bits = floatBitsToUint(num) & MAGNITUDE;
     const uvec2 den_bits = floatBitsToUint(den);
@@ -165,62 +168,61 @@ uvec2 encode(uvec2 significand, ivec2 exponent) {
 
 // Bits of the pair's pooled keys in pooled_type.
 uvec2 pooled_key() {
-    vec2 logits[MOST_BLOCK];
-    uvec2 keys[MOST_BLOCK];
+    uvec4 members[MOST_BLOCK]; // logits (x, y) and keys (z, w) of a block
     vec2 largest = vec2(MASKED);
-    uvec2 magnitude = uvec2(0u); // the largest of gate, ape and k
-    ivec2 positive = ivec2(0);   // the largest gate or ape: bits of positive floats order as signed integers
-    uvec2 special = uvec2(0u);   // bit 0: the key is +infinity, bit 1: -infinity, both: NaN
+    uvec2 special = uvec2(0u); // bit 0: the key is +infinity, bit 1: -infinity, both: NaN
     precise vec2 num = vec2(0.0);
     precise vec2 den = vec2(0.0);
 
-    // First the largest logit, then the sums.
-    for (uint pass = 0u; pass < 2u; pass++) {
-        for (uint first = 0u; first < kpool; first += BLOCK) {
-            if (pass == 0u || kpool > BLOCK) {
-                [[unroll]] for (uint i = 0u; i < BLOCK; i++) {
-                    if (first + i < kpool) {
-                        const uvec4 bits = decode(member_words(first + i));
-                        const uvec2 at = (first + i) * head_dim + pair_channels;
-                        const uvec2 added = uvec2(AT(ape, at.x), AT(ape, at.y));
-                        const uvec4 sizes = bits & MAGNITUDE;
-                        magnitude = max(magnitude, max(max(sizes.xy, sizes.zw), added & MAGNITUDE));
-                        positive = max(positive, max(ivec2(bits.xy), ivec2(added)));
-                        // Of unsigned bits the largest is the most negative. Two denormals may lose their sum, below
-                        // 2^-125, and no weight notices: |x| < 2^-25 gives exactly 1, and half a unit in the last
-                        // place of a larger x is at least 2^-50.
-                        const bvec2 masked = greaterThanEqual(max(bits.xy, added), uvec2(SIGN | SPECIAL));
-                        precise const vec2 logit = uintBitsToFloat(bits.xy) + uintBitsToFloat(added);
-                        logits[i] = mix(logit, vec2(MASKED), masked);
-                        keys[i] = bits.zw;
-                        largest = max(largest, logits[i]);
-                    }
+    // Every block once for the largest logit, and once more for the sums.
+    for (uint turn = 0u; turn < 2u * BLOCKS; turn++) {
+        const uint first = turn % BLOCKS * BLOCK;
+        if (turn < BLOCKS || BLOCKS > 1u) {
+            [[unroll]] for (uint i = 0u; i < BLOCK; i++) {
+                if (first + i < kpool) {
+                    const uvec4 bits = decode(member_words(first + i));
+                    const uvec2 at = (first + i) * head_dim + pair_channels;
+                    const uvec2 added = uvec2(AT(ape, at.x), AT(ape, at.y));
+                    // Of the bits of floats the largest signed one is the most positive, the largest unsigned one
+                    // the most negative, NaNs beyond the infinities.
+                    const ivec2 most = max(ivec2(bits.xy), ivec2(added));
+                    const uvec2 least = max(bits.xy, added);
+                    // Two denormals may lose their sum, below 2^-125, and no weight notices: |x| < 2^-25 gives
+                    // exactly 1, and half a unit in the last place of a larger x is at least 2^-50.
+                    precise const vec2 sum = uintBitsToFloat(bits.xy) + uintBitsToFloat(added);
+                    vec2 logit = mix(sum, vec2(MASKED), greaterThanEqual(least, uvec2(SIGN | SPECIAL)));
+                    logit = mix(logit, vec2(SPOILED), greaterThan(least, uvec2(SIGN | INFINITY)));
+                    logit = mix(logit, vec2(SPOILED), greaterThanEqual(most, ivec2(SPECIAL)));
+                    members[i] = uvec4(floatBitsToUint(logit), bits.zw);
+                    largest = max(largest, logit);
                 }
             }
-            if (pass == 1u) {
-                [[unroll]] for (uint i = 0u; i < BLOCK; i++) {
-                    if (first + i < kpool) {
-                        precise const vec2 x = logits[i] - largest;
-                        const vec2 w = exp_weight(x);
-                        const bvec2 is_special = greaterThanEqual(keys[i] & MAGNITUDE, uvec2(SPECIAL));
-                        const uvec2 kind = mix(uvec2(1u) << (keys[i] >> 31), uvec2(3u), equal(w, vec2(0.0)));
-                        special |= mix(uvec2(0u), kind, is_special);
-                        precise vec2 t = w * uintBitsToFloat(mix(keys[i], uvec2(0u), is_special));
-                        if (numerics != NUMERICS_FAST) {
-                            // Denormals, flushed or not, are among those replaced. Sums of the others are multiples
-                            // of 2^-125, so no denormal, and at most 128 * 2^120.
-                            t = mix(t, vec2(0.0), lessThan(floatBitsToUint(t) & MAGNITUDE, uvec2(0x0c800000u)));
-                        }
-                        num = num + t;
-                        den = den + w;
+        }
+        if (turn >= BLOCKS) {
+            [[unroll]] for (uint i = 0u; i < BLOCK; i++) {
+                if (first + i < kpool) {
+                    const uvec4 member = members[i];
+                    precise const vec2 x = uintBitsToFloat(member.xy) - largest;
+                    const vec2 w = exp_weight(x);
+                    const uvec2 magnitude = member.zw & MAGNITUDE;
+                    const bvec2 is_special = greaterThanEqual(magnitude, uvec2(SPECIAL));
+                    uvec2 kind = mix(uvec2(1u) << (member.zw >> 31), uvec2(3u), equal(w, vec2(0.0)));
+                    kind = mix(kind, uvec2(3u), greaterThan(magnitude, uvec2(INFINITY)));
+                    special |= mix(uvec2(0u), kind, is_special);
+                    precise vec2 t = w * uintBitsToFloat(mix(member.zw, uvec2(0u), is_special));
+                    if (numerics != NUMERICS_FAST) {
+                        // Denormals, flushed or not, are among those replaced. Sums of the others are multiples of
+                        // 2^-125, so no denormal, and at most 128 * 2^120.
+                        t = mix(t, vec2(0.0), lessThan(floatBitsToUint(t) & MAGNITUDE, uvec2(0x0c800000u)));
                     }
+                    num = num + t;
+                    den = den + w;
                 }
             }
         }
     }
-    special |= mix(uvec2(0u), uvec2(3u), greaterThan(magnitude, uvec2(INFINITY)));
-    special |= mix(uvec2(0u), uvec2(3u), greaterThanEqual(positive, ivec2(SPECIAL)));
-    special |= mix(uvec2(0u), uvec2(3u), equal(largest, vec2(MASKED)));
+    // The largest is MASKED or SPOILED.
+    special = mix(special, uvec2(3u), equal(floatBitsToUint(largest) & MAGNITUDE, uvec2(0x7e800000u)));
 
     uvec2 significand;
     ivec2 exponent;
@@ -231,9 +233,7 @@ uvec2 pooled_key() {
     } else {
         divide(num, den, significand, exponent);
     }
-    const uvec2 num_bits = floatBitsToUint(num);
-    uvec2 key = encode(significand, exponent) | (num_bits & SIGN) >> SIGN_SHIFT;
-    key = mix(key, uvec2(0u), equal(num_bits & INFINITY, uvec2(0u)));
+    uvec2 key = encode(significand, exponent) | (floatBitsToUint(num) & SIGN) >> SIGN_SHIFT;
     key = mix(key, POOLED_INFINITY | (special << 30 & SIGN) >> SIGN_SHIFT, notEqual(special, uvec2(0u)));
     return mix(key, uvec2(POOLED_INFINITY | 1u << (PRECISION - 1u)), equal(special, uvec2(3u)));
 }
