@@ -62,3 +62,14 @@ const uint row_words = head_dim * element_size / KPOOL_WORD_BYTES;
 // More workgroups than one dimension holds lie in rows of gl_NumWorkGroups.x. The product is below
 // 2^31 + 2^16, since no tensor has 2^31 elements.
 uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+
+// The item this invocation works on, and which of its lanes it is. With one item a workgroup the compiler sees that the
+// item is the same for all, and reads what belongs to it once.
+uint item_index() {
+    return items_per_group == 1u ? group_index()
+                                 : group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
+}
+
+uint item_lane() {
+    return items_per_group == 1u ? gl_LocalInvocationID.x : gl_LocalInvocationID.x % lanes_per_item;
+}

@@ -14,8 +14,8 @@ OUTPUT(uint, status)
 const uint slot_words = 2u * ring * row_words;
 
 void main() {
-    const uint lane = gl_LocalInvocationID.x % lanes_per_item;
-    const uint pair = group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
+    const uint lane = item_lane();
+    const uint pair = item_index();
     if (pair >= pc.pair_count) {
         return;
     }

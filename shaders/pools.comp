@@ -113,8 +113,8 @@ void read_row(uint row, uint lane) {
 }
 
 void main() {
-    const uint lane = gl_LocalInvocationID.x % lanes_per_item;
-    const uint item = group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
+    const uint lane = item_lane();
+    const uint item = item_index();
     // Requests take whole workgroups, so that rows begin at one of their own.
     const uint closing_items =
         closes_rings ? (pc.requests + items_per_group - 1u) / items_per_group * items_per_group : 0u;

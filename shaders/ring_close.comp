@@ -27,8 +27,8 @@ OUTPUT(uint, status)
 #include "closing.glsl"
 
 void main() {
-    const uint lane = gl_LocalInvocationID.x % lanes_per_item;
-    const uint r = group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
+    const uint lane = item_lane();
+    const uint r = item_index();
     Request request;
     read_closing(r, lane, request);
     if (!makes_key) {

@@ -16,9 +16,11 @@ OUTPUT(uint, status)
 
 #include "request.glsl"
 
+const uint most_words = (kpool - 1u + rollback) * row_words;
+
 void main() {
-    const uint lane = gl_LocalInvocationID.x % lanes_per_item;
-    const uint r = group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
+    const uint lane = item_lane();
+    const uint r = item_index();
     if (r >= pc.requests) {
         return;
     }
@@ -42,5 +44,8 @@ void main() {
         const uint to = slot_word + ((seed.begin + member) % ring) * pc.tail_row_stride + word;
         AT(tail, to) = AT(k, row * pc.k_row_stride + word);
         AT(tail, to + pc.tail_plane_stride) = AT(gate, row * pc.gate_row_stride + word);
+        if (lanes_per_item >= most_words) {
+            break; // a lane for every word that can move: no loop
+        }
     }
 }

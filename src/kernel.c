@@ -26,52 +26,57 @@ static bool is_power_of_two(uint32_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-static uint32_t power_of_two_below(uint32_t value)
-{
-    uint32_t power = 1;
-    while (power <= value / 2) {
-        power *= 2;
-    }
-    return power;
-}
+/* What an item has for lanes to do: rows, and words in each (of pooled keys: pairs of channels). */
+typedef struct ItemWork {
+    uint32_t rows;
+    uint32_t row_words;
+} ItemWork;
 
-/* The words one item has for lanes to work on. */
-static uint32_t count_item_words(const KpoolKernelCreateInfo *info)
+static ItemWork measure_item(const KpoolKernelCreateInfo *info)
 {
     const KpoolGeometry *g = &info->geometry;
     const uint32_t row_words = g->head_dim * kpoolTypeSize(g->type) / info->alignment;
     switch (info->operation) {
     case KPOOL_OPERATION_SEED_TAIL:
-        return (g->kpool - 1 + g->rollback) * row_words;
+        return (ItemWork){g->kpool - 1 + g->rollback, row_words};
     case KPOOL_OPERATION_COPY_SLOTS:
-        return 2 * g->ring * row_words;
+        return (ItemWork){2 * g->ring, row_words};
     case KPOOL_OPERATION_RING_CLOSE:
     case KPOOL_OPERATION_COMPRESS:
     case KPOOL_OPERATION_STEP:
-        return (g->head_dim + 1) / 2; /* a lane works on a pair of channels */
+        return (ItemWork){1, (g->head_dim + 1) / 2};
     default:
-        return MOST_INVOCATIONS;
+        return (ItemWork){1, MOST_INVOCATIONS};
     }
 }
 
-/* Cost on a CPU follows the lanes launched, so there a lane does several words and a workgroup many items; a GPU
+/* The power of two in [value, 2 * value), 1 for 0, but at most `most`, a power of two. */
+static uint32_t power_of_two_above(uint32_t value, uint32_t most)
+{
+    uint32_t power = 1;
+    while (power < value && power < most) {
+        power *= 2;
+    }
+    return power;
+}
+
+/* On a CPU the cost follows the lanes launched, so there a lane does several words and a workgroup many items; a GPU
  * wants the shortest chain: a lane a word, up to one or two subgroups. */
 static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo *info)
 {
-    const bool cpu = deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     const bool whole = kpoolOperationUsesWholeGroup(info->operation);
+    const bool cpu = deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU && !whole;
     if (info->lanesPerItem == 0) {
-        const uint32_t words = count_item_words(info);
-        const uint32_t lanes = power_of_two_below(words > 1 ? 2 * words - 1 : 1);
-        uint32_t most = cpu && !whole ? 16 : 64;
-        while (info->itemsPerGroup > MOST_INVOCATIONS / most && most > 1) {
+        const ItemWork work = measure_item(info);
+        uint32_t most = cpu ? 8 : 64;
+        while (most > 1 && info->itemsPerGroup > MOST_INVOCATIONS / most) {
             most /= 2;
         }
-        info->lanesPerItem = lanes < most ? lanes : most;
+        info->lanesPerItem = power_of_two_above(cpu ? work.row_words / 4 : work.rows * work.row_words, most);
     }
     if (info->itemsPerGroup == 0) {
-        const uint32_t least = whole ? 1 : cpu ? 64 : 32;
-        info->itemsPerGroup = info->lanesPerItem < least ? least / info->lanesPerItem : 1;
+        const uint32_t wanted = whole ? 1 : cpu ? MOST_INVOCATIONS : 32;
+        info->itemsPerGroup = info->lanesPerItem < wanted ? wanted / info->lanesPerItem : 1;
     }
 }
 
