@@ -371,7 +371,7 @@ KpoolResult kpoolGetSizes(const KpoolKernelCreateInfo *createInfo, const KpoolCa
 /*
  * Writes the bindings into the caller's set, made with kpoolGetDescriptorSetLayout of the operation.
  * Not for a context with push descriptors. The rules of vkUpdateDescriptorSets for a set in use are the
- * caller's.
+ * caller's. A set of step takes closed_pooled and block_table where they are given, whatever the kernel.
  * Errors: INVALID_ARGUMENT, LIMIT; the set is then unchanged.
  */
 KpoolResult kpoolWriteDescriptorSet(KpoolContext context, KpoolOperation operation, VkDescriptorSet set,
