@@ -63,13 +63,12 @@ const uint row_words = head_dim * element_size / KPOOL_WORD_BYTES;
 // 2^31 + 2^16, since no tensor has 2^31 elements.
 uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
 
-// The item this invocation works on, and which of its lanes it is. With one item a workgroup the compiler sees that the
-// item is the same for all, and reads what belongs to it once.
+// The item this invocation works on, and which of its lanes it is. With one item a workgroup a factor is 0, so the
+// compiler sees that the item is the same for all, and reads what belongs to it once.
+const uint items_within = items_per_group == 1u ? 0u : 1u;
+
 uint item_index() {
-    return items_per_group == 1u ? group_index()
-                                 : group_index() * items_per_group + gl_LocalInvocationID.x / lanes_per_item;
+    return group_index() * items_per_group + items_within * (gl_LocalInvocationID.x / lanes_per_item);
 }
 
-uint item_lane() {
-    return items_per_group == 1u ? gl_LocalInvocationID.x : gl_LocalInvocationID.x % lanes_per_item;
-}
+uint item_lane() { return gl_LocalInvocationID.x - items_within * (gl_LocalInvocationID.x & ~(lanes_per_item - 1u)); }

@@ -6,9 +6,9 @@
 
 #include "common.glsl"
 
-OUTPUT(ROW_WORD, tail)
+OUTPUT(uint, tail)
 INPUT(uint, pairs)
-OUTPUT(ROW_WORD, scratch)
+OUTPUT(uint, scratch)
 OUTPUT(uint, status)
 
 const uint slot_words = 2u * ring * row_words;

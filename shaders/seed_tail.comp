@@ -37,15 +37,19 @@ void main() {
     const Seed seed = find_seed(request);
     const uint slot_word = slot * pc.tail_slot_stride;
     const uint words = seed.count * row_words;
-    for (uint i = lane; i < words; i += lanes_per_item) {
+    uint i = lane;
+    if (i >= words) {
+        return;
+    }
+    // Asked at the end, the condition costs a software driver no round without work. Where there is a lane for every
+    // word that can move there is no loop.
+    do {
         const uint member = i / row_words;
         const uint word = i % row_words;
         const uint row = seed.row + member;
         const uint to = slot_word + ((seed.begin + member) % ring) * pc.tail_row_stride + word;
         AT(tail, to) = AT(k, row * pc.k_row_stride + word);
         AT(tail, to + pc.tail_plane_stride) = AT(gate, row * pc.gate_row_stride + word);
-        if (lanes_per_item >= most_words) {
-            break; // a lane for every word that can move: no loop
-        }
-    }
+        i += lanes_per_item;
+    } while (lanes_per_item < most_words && i < words);
 }

@@ -31,7 +31,7 @@ KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout binding
         [KPOOL_OPERATION_STEP] = OTHER(pools),
         [KPOOL_OPERATION_POOL_ROW_OFFSETS] = OTHER(pool_row_offsets),
         [KPOOL_OPERATION_EXPAND_TOPK] = OTHER(expand_topk),
-        [KPOOL_OPERATION_COPY_SLOTS] = MOVING(copy_slots),
+        [KPOOL_OPERATION_COPY_SLOTS] = OTHER(copy_slots),
     };
     return modules[operation][bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR][alignment == 16];
 }

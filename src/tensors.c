@@ -34,41 +34,34 @@ KPOOL_TENSORS(KPOOL_CHECK_PLACE)
 typedef struct OperationInfo {
     const char *name;
     uint32_t tensors;
-    bool moves_rows;
 } OperationInfo;
 
 /* The first entry stands for anything that is no operation. */
 static const OperationInfo *find_operation(KpoolOperation operation)
 {
     static const OperationInfo infos[KPOOL_OPERATION_COUNT] = {
-        [KPOOL_OPERATION_NONE] = {"none", 0, false},
+        [KPOOL_OPERATION_NONE] = {"none", 0},
         [KPOOL_OPERATION_SEED_TAIL] = {"seed_tail",
                                        BIT(tail) | BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) |
-                                           BIT(slot_idx) | BIT(status),
-                                       true},
+                                           BIT(slot_idx) | BIT(status)},
         [KPOOL_OPERATION_RING_CLOSE] = {"ring_close",
                                         BIT(tail) | BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) |
                                             BIT(slot_idx) | BIT(status) | BIT(ape) | BIT(closed_pool) |
-                                            BIT(closed_pooled),
-                                        false},
+                                            BIT(closed_pooled)},
         [KPOOL_OPERATION_COMPRESS] = {"compress",
                                       BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) | BIT(status) |
-                                          BIT(ape) | BIT(pool_row_offsets) | BIT(pooled),
-                                      false},
+                                          BIT(ape) | BIT(pool_row_offsets) | BIT(pooled)},
         [KPOOL_OPERATION_POOL_ROW_OFFSETS] = {"pool_row_offsets",
                                               BIT(input_row_offsets) | BIT(cache_lengths) | BIT(status) |
-                                                  BIT(pool_row_offsets),
-                                              false},
+                                                  BIT(pool_row_offsets)},
         [KPOOL_OPERATION_EXPAND_TOPK] = {"expand_topk",
                                          BIT(input_row_offsets) | BIT(cache_lengths) | BIT(status) | BIT(pool_ids) |
-                                             BIT(out),
-                                         false},
-        [KPOOL_OPERATION_COPY_SLOTS] = {"copy_slots", BIT(tail) | BIT(status) | BIT(pairs) | BIT(scratch), true},
+                                             BIT(out)},
+        [KPOOL_OPERATION_COPY_SLOTS] = {"copy_slots", BIT(tail) | BIT(status) | BIT(pairs) | BIT(scratch)},
         [KPOOL_OPERATION_STEP] = {"step",
                                   BIT(tail) | BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) |
                                       BIT(slot_idx) | BIT(status) | BIT(ape) | BIT(pool_row_offsets) |
-                                      BIT(closed_pool) | BIT(pooled),
-                                  false},
+                                      BIT(closed_pool) | BIT(pooled)},
     };
     const bool known = (uint32_t)operation < KPOOL_OPERATION_COUNT;
     return &infos[known ? operation : KPOOL_OPERATION_NONE];
@@ -117,7 +110,7 @@ const char *kpoolOperationName(KpoolOperation operation)
 
 bool kpoolOperationMovesRows(KpoolOperation operation)
 {
-    return find_operation(operation)->moves_rows;
+    return operation == KPOOL_OPERATION_SEED_TAIL;
 }
 
 bool kpoolOperationUsesWholeGroup(KpoolOperation operation)

@@ -54,7 +54,7 @@ VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tensor);
 
 /* Whether its rows are moved in words of the kernel's alignment. */
 bool kpoolTensorHasRows(uint32_t tensor);
-/* Whether the operation moves rows, and so has a variant for an alignment of 16. */
+/* Whether the operation does little but move rows, and so has a variant for an alignment of 16. */
 bool kpoolOperationMovesRows(KpoolOperation operation);
 /* Whether it makes pooled keys. */
 bool kpoolOperationMakesKeys(KpoolOperation operation);

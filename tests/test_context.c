@@ -342,8 +342,7 @@ static void test_every_module(void **state)
                          layouts[i % 2] == KPOOL_BINDING_LAYOUT_WIDE);
             codes[i][o] = fake.calls[first].code;
             const KpoolKernelCreateInfo got = kpoolGetKernelInfo(kernel);
-            const bool moves =
-                operation == KPOOL_OPERATION_SEED_TAIL || operation == KPOOL_OPERATION_COPY_SLOTS;
+            const bool moves = operation == KPOOL_OPERATION_SEED_TAIL;
             assert_int_equal(got.operation, operation);
             assert_int_equal(got.alignment, moves ? kernelInfo.alignment : 4);
             assert_int_equal(got.page_size, operation == KPOOL_OPERATION_STEP ? 32 : 0);
@@ -368,9 +367,7 @@ static void test_every_module(void **state)
                                                   (KpoolOperation)(j % OPERATIONS + 1)};
             const uint32_t variants[2] = {i / OPERATIONS, j / OPERATIONS};
             const bool same_operation = share_module(operations[0], operations[1], layouts[variants[0] % 2]);
-            const bool same_words = variants[0] / 2 == variants[1] / 2 ||
-                                    (operations[0] != KPOOL_OPERATION_SEED_TAIL &&
-                                     operations[0] != KPOOL_OPERATION_COPY_SLOTS);
+            const bool same_words = variants[0] / 2 == variants[1] / 2 || operations[0] != KPOOL_OPERATION_SEED_TAIL;
             const bool same_layout = variants[0] % 2 == variants[1] % 2;
             assert_int_equal(codes[variants[0]][i % OPERATIONS] == codes[variants[1]][j % OPERATIONS],
                              same_operation && same_words && same_layout);
@@ -440,7 +437,7 @@ static void test_constants_of_pools(void **state)
         KpoolKernel kernel;
         KpoolDiagnostic diagnostic = {0};
         const KpoolResult result = kpoolCreateKernel(context, &kernelInfo, &kernel, &diagnostic);
-        if (operation == KPOOL_OPERATION_SEED_TAIL || operation == KPOOL_OPERATION_COPY_SLOTS) {
+        if (operation == KPOOL_OPERATION_SEED_TAIL) {
             assert_int_equal(result, KPOOL_ERROR_INVALID_ARGUMENT);
             assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.alignment");
         } else {

@@ -211,8 +211,8 @@ typedef struct KpoolKernelCreateInfo {
     KpoolOperation operation;
     KpoolGeometry geometry;
     /* Bytes that every row start of tail, k and gate is a multiple of: 4, or 16, which moves 16 bytes
-     * at a time and needs head_dim times the element size to be a multiple of 16. 0: 4. Only seed_tail and
-     * copy_slots make use of 16; for the others it becomes 4. */
+     * at a time and needs head_dim times the element size to be a multiple of 16. 0: 4. Only seed_tail
+     * makes use of 16; for the others it becomes 4. */
     uint32_t alignment;
     /* The shape of a workgroup: invocations that share one item, and items side by side in one
      * workgroup; both powers of two, at most 128 together. An item is a request (seed_tail, ring_close, step),
