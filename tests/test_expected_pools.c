@@ -82,7 +82,8 @@ static void fill_rows(Machine *machine)
     for (uint32_t r = 0; r < batch->capacity; r++) {
         for (uint32_t row = batch->input_row_offsets[r]; row < batch->input_row_offsets[r + 1]; row++) {
             const uint32_t position = batch->cache_lengths[r] + row - batch->input_row_offsets[r];
-            const uint32_t author = sequence_author(batch->sequence[r], position);
+            const Sequence sequence = batch->sequence[r];
+            const uint32_t author = position < sequence.forked_at ? sequence.parent : sequence.request;
             make_row(geometry->type, geometry->head_dim, author, position, PLANE_KEY,
                      machine->k + row * machine->row_size);
             make_row(geometry->type, geometry->head_dim, author, position, PLANE_GATE,

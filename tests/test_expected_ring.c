@@ -147,6 +147,8 @@ static void seeds_and_copies_as_the_reference_does(void **state)
             memcpy(before, tail, ring.size);
             reference_copy_slots(geometry, &call, before, tail, pair, NULL);
             expected_ring_copy(&ring, pair[0], pair[1]);
+            const size_t R = geometry->ring;
+            assert_memory_equal(ring.places + pair[1] * R, ring.places + pair[0] * R, R * sizeof *ring.places);
             reference_seed_tail(geometry, &call, tail, k, gate, offsets, &cached, &slot, NULL);
             expected_ring_seed(&ring, sequence, slot, cached, offsets[1]);
             RingMismatch found;
