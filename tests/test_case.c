@@ -733,6 +733,76 @@ static void test_fast_keys(void **state)
     }
 }
 
+/* Of a pool that closes, the keys of the ring count as they were before step seeded it. */
+static void test_fast_keys_of_the_ring(void **state)
+{
+    (void)state;
+    static const uint32_t offsets[3] = {0, 0, 5};
+    static const uint32_t lengths[2] = {0, 6}; /* positions 4 and 5 are cached, 6 to 10 new, 8 to 10 seeded */
+    static const float key = -3.0f;
+    static unsigned char tail[3 * 2 * 4 * 8 * 4];
+    memcpy(tail + 1 * 8 * 4, &key, sizeof key); /* slot 0, member 1, channel 0 */
+    const uint32_t one = 0x3f800000;
+    const struct {
+        size_t channel;
+        uint32_t actual;
+        bool near;
+    } rows[] = {{0, 0x3f800033, true}, {0, 0x3f800034, false}, {1, 0x3f800001, true}, {1, 0x3f800002, false}};
+    const char *const ops[] = {"ring_close", "step"};
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof rows[0]; i++) {
+        const char *op = ops[i % 2];
+        unsigned char expected[2 * 8 * 4] = {0};
+        memcpy(expected + (8 + rows[i / 2].channel) * 4, &one, sizeof one);
+        Draft draft = make_draft_of(op);
+        find(&draft, "input_row_offsets")->data = (const unsigned char *)offsets;
+        find(&draft, "cache_lengths")->data = (const unsigned char *)lengths;
+        find(&draft, "tail")->data = tail;
+        put_tensor(&draft, &(SafetensorsTensor){.name = "expected.closed_pooled", .type = SAFETENSORS_F32, .rank = 2,
+                                                .shape = {2, 8}, .data = expected});
+        put_option(&draft, "numerics", "fast");
+        Safetensors file;
+        Case made;
+        Complaint complaint;
+        assert_true(read_draft(&draft, &file, &made, &complaint));
+        assert_true(case_lay_out(&made, 1u << 20, &complaint));
+        unsigned char *row = (unsigned char *)made.images.closed_pooled + 8 * 4;
+        memset(row, 0, 8 * 4);
+        memcpy(row + rows[i / 2].channel * 4, &rows[i / 2].actual, 4);
+        if (strcmp(op, "step") == 0) {
+            memset(made.images.tail, 0, sizeof tail); /* as seeded */
+        }
+        if (case_matches(&made, &complaint) != rows[i / 2].near) {
+            fail_msg("row %zu of %s: %s", i / 2, op, rows[i / 2].near ? complaint.text : "a match");
+        }
+        case_free(&made);
+        safetensors_free(&file);
+    }
+}
+
+/* Rows before the first offset are nobody's. */
+static void test_offsets_that_begin_late(void **state)
+{
+    (void)state;
+    static const uint32_t offsets[3] = {0, 5, 5};
+    static const uint32_t late[3] = {1, 2, 2};
+    Draft draft = make_draft_of("compress");
+    find(&draft, "input_row_offsets")->data = (const unsigned char *)offsets;
+    find(&draft, "pool_row_offsets")->data = (const unsigned char *)late;
+    put_tensor(&draft, &(SafetensorsTensor)PUT("expected.pooled", F32, 2, 2, 8));
+    Safetensors file;
+    Case made;
+    Complaint complaint;
+    assert_true(read_draft(&draft, &file, &made, &complaint));
+    assert_true(case_lay_out(&made, 1u << 20, &complaint));
+    memset((char *)made.images.pooled + 8 * 4, 0, 8 * 4); /* row 1 as expected */
+    assert_true(case_matches(&made, &complaint));
+    ((uint32_t *)made.images.pooled)[0] ^= 1;
+    assert_false(case_matches(&made, &complaint));
+    assert_non_null(strstr(complaint.text, "pooled, to be left alone, differs at row 0, no request, channel 0"));
+    case_free(&made);
+    safetensors_free(&file);
+}
+
 static void test_too_large_for_the_device(void **state)
 {
     (void)state;
@@ -755,7 +825,8 @@ int main(void)
         cmocka_unit_test(test_two_byte_strides_are_even), cmocka_unit_test(test_missing_op),
         cmocka_unit_test(test_comparison), cmocka_unit_test(test_dropped),
         cmocka_unit_test(test_left_alone), cmocka_unit_test(test_reckoned_offsets),
-        cmocka_unit_test(test_fast_keys), cmocka_unit_test(test_too_large_for_the_device),
+        cmocka_unit_test(test_fast_keys), cmocka_unit_test(test_fast_keys_of_the_ring),
+        cmocka_unit_test(test_offsets_that_begin_late), cmocka_unit_test(test_too_large_for_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

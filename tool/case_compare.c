@@ -91,7 +91,8 @@ static bool compare_keys(const Case *made, const CaseTensor *tensor, const unsig
         if (!is_made && !compare(made, &stretch, held + start, actual + start, mismatch)) {
             return false;
         }
-        /* What the file holds and nothing makes is compared too, but for rows whose closed_pool is -1. */
+        /* What the file holds and nothing makes is compared too, but for rows of closed_pooled that nothing closes:
+         * where expected.closed_pool is not -1 there, it differs, and was compared before. */
         const bool is_compared = is_made || (tensor->given != NULL && strcmp(rule->name, "closed_pooled") != 0);
         if (tensor->expected == NULL || !is_compared) {
             continue;

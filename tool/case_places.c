@@ -51,13 +51,8 @@ bool case_find_closed(const Case *made, uint64_t row, CasePool *pool)
         return false;
     }
     const uint64_t phase = count_cached(made, r) % kpool;
-    const SafetensorsTensor *expected = case_find_tensor(made, "closed_pool")->expected;
-    int32_t closed = 0;
-    if (expected != NULL) {
-        memcpy(&closed, expected->data + 4 * row, sizeof closed);
-    }
     *pool = (CasePool){r, count_cached(made, r) - phase};
-    return phase != 0 && count_tokens(made, r) >= kpool - phase && closed != -1;
+    return phase != 0 && count_tokens(made, r) >= kpool - phase;
 }
 
 /* The last request whose rows of pooled begin at or before this one; where the offsets descend, some request. */

@@ -23,8 +23,7 @@ typedef struct CasePool {
     uint64_t position; /* of its first member, in the request */
 } CasePool;
 
-/* Of a row of closed_pooled and of pooled. false: the operation leaves the row alone. A row of closed_pooled is also
- * left out where expected.closed_pool is -1. */
+/* Of a row of closed_pooled and of pooled. false: the operation leaves the row alone. */
 typedef bool CaseFindPool(const Case *made, uint64_t row, CasePool *pool);
 
 CaseFindPool case_find_closed;
