@@ -784,8 +784,10 @@ static void test_offsets_that_begin_late(void **state)
 {
     (void)state;
     static const uint32_t offsets[3] = {0, 5, 5};
+    static const uint32_t lengths[2] = {3, 0};
     static const uint32_t late[3] = {1, 2, 2};
     Draft draft = make_draft_of("compress");
+    find(&draft, "cache_lengths")->data = (const unsigned char *)lengths;
     find(&draft, "input_row_offsets")->data = (const unsigned char *)offsets;
     find(&draft, "pool_row_offsets")->data = (const unsigned char *)late;
     put_tensor(&draft, &(SafetensorsTensor)PUT("expected.pooled", F32, 2, 2, 8));
