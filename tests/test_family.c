@@ -30,7 +30,7 @@ static uint64_t first_seed(const Gpu *gpu)
 
 static void check_ring_close(Gpu *gpu)
 {
-    must_match_random(gpu, KPOOL_OPERATION_RING_CLOSE, first_seed(gpu), 8);
+    must_match_random(gpu, KPOOL_OPERATION_RING_CLOSE, first_seed(gpu), 4);
 }
 
 static void check_pool_row_offsets(Gpu *gpu)
@@ -40,12 +40,12 @@ static void check_pool_row_offsets(Gpu *gpu)
 
 static void check_compress(Gpu *gpu)
 {
-    must_match_random(gpu, KPOOL_OPERATION_COMPRESS, first_seed(gpu), 8);
+    must_match_random(gpu, KPOOL_OPERATION_COMPRESS, first_seed(gpu), 4);
 }
 
 static void check_step(Gpu *gpu)
 {
-    must_match_random(gpu, KPOOL_OPERATION_STEP, first_seed(gpu), 12);
+    must_match_random(gpu, KPOOL_OPERATION_STEP, first_seed(gpu), 6);
 }
 
 static void check_expand_topk(Gpu *gpu)
