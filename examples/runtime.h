@@ -1,5 +1,5 @@
-/* What a Vulkan runtime has anyway, as small as it goes: a device, one mapped buffer, one command buffer. Nothing here is
- * kpool's; a real runtime has its own. Every function ends the program with a line on stderr where Vulkan fails. */
+/* What a Vulkan runtime has anyway, as small as it goes: a device, one mapped buffer, one command buffer. Nothing here
+ * is kpool's; a real runtime has its own. Every function ends the program with a line on stderr where Vulkan fails. */
 #ifndef KPOOL_EXAMPLES_RUNTIME_H
 #define KPOOL_EXAMPLES_RUNTIME_H
 

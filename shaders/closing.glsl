@@ -1,4 +1,4 @@
-// A pool about to become a key, in the ring and in this call's rows, and reading whether a request's pending pool is one.
+// A pool about to become a key, in the ring and in this call's rows, and whether a request's pending pool is one.
 // The kernel declares tail, k, gate, cache_lengths, slot_idx, closed_pool and status, and includes pooled_key.glsl.
 
 // The key that this item makes, if any: pool `pool` of request `owner`. Its members are `pending` ones in the ring from

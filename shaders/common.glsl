@@ -49,9 +49,13 @@ layout(set = 0, binding = KPOOL_GROUP_out, std430) restrict buffer OutGroup { RO
 #define AT(name, i) GROUP_OF_##name[pc.name##_base + (i)]
 #else
 #define INPUT(word, name) \
-    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict readonly buffer Buffer_##name { word tensor_##name[]; };
-#define OUTPUT(word, name) \
-    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict buffer Buffer_##name { word tensor_##name[]; };
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict readonly buffer Buffer_##name { \
+        word tensor_##name[];                                                                        \
+    };
+#define OUTPUT(word, name)                                                                  \
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict buffer Buffer_##name { \
+        word tensor_##name[];                                                               \
+    };
 
 #define AT(name, i) tensor_##name[pc.name##_base + (i)]
 #endif

@@ -1,5 +1,5 @@
-/* What the GPU tests share: scenarios that fail a cmocka test where something goes wrong, and a test run on every kind of
- * context that the device takes. */
+/* What the GPU tests share: scenarios that fail a cmocka test where something goes wrong, and a test run on every kind
+ * of context that the device takes. */
 #ifndef KPOOL_TESTS_DEVICE_TESTS_H
 #define KPOOL_TESTS_DEVICE_TESTS_H
 

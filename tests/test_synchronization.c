@@ -1,5 +1,5 @@
-/* The validation layer is awake, and the barriers that the header asks for are the ones that are needed: for each pair of
- * operations the layer complains where the barrier between them is left out, and not where it stands. Without a
+/* The validation layer is awake, and the barriers that the header asks for are the ones that are needed: for each pair
+ * of operations the layer complains where the barrier between them is left out, and not where it stands. Without a
  * layer the planted faults are skipped, and that is said. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* `kpool check`: random calls of every operation, sound and broken, in both binding layouts, against the reference. Each
- * call is known by its seed, which says everything about it. */
+/* `kpool check`: random calls of every operation, sound and broken, in both binding layouts, against the reference.
+ * Each call is known by its seed, which says everything about it. */
 #include <argp.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -199,7 +199,8 @@ static void print_result(const Gpu *gpu, const Options *options, const Tally *ta
             json_object_set_new(wrong, operations[i].name, json_integer((json_int_t)tally->wrong[i]));
         }
         json_t *result = json_pack("{s:s, s:b, s:I, s:o, s:o}", "device", gpu->properties.deviceName, "right",
-                                   !tally->any_wrong, "seed", (json_int_t)options->seed, "calls", calls, "wrong", wrong);
+                                   !tally->any_wrong, "seed", (json_int_t)options->seed, "calls", calls, "wrong",
+                                   wrong);
         if (tally->any_wrong) {
             json_object_set_new(result, "first_wrong", json_integer((json_int_t)tally->first_wrong));
             json_object_set_new(result, "mismatch", json_string(tally->complaint.text));
