@@ -7,9 +7,12 @@
 // Exact results depend on every floating operation being rounded on its own, hence a `precise` statement for
 // each, and never on whether a driver keeps denormals: where one can appear a comment says why.
 
-const uint TYPE_F32 = 1u;
-const uint TYPE_F16 = 2u;
-const uint NUMERICS_FAST = 1u;
+// KpoolType's values, and numerics.
+const bool f32_in = type == 1u;
+const bool f16_in = type == 2u;
+const bool f32_out = pooled_type == 1u;
+const bool f16_out = pooled_type == 2u;
+const bool fast = numerics == 1u;
 
 // Words of the pair in member m's row of gate (x, y) and of k (z, w), as PAIR reads them.
 uvec4 member_words(uint m);
@@ -38,7 +41,7 @@ uvec2 pair_channels;
 uvec2 pair_words;
 
 void set_pair(uint pair) {
-    const uint words = type == TYPE_F32 ? 2u : 1u;
+    const uint words = f32_in ? 2u : 1u;
     pair_channels = min(2u * pair + uvec2(0u, 1u), uvec2(head_dim - 1u));
     pair_words = min(words * pair + uvec2(0u, words - 1u), uvec2(head_dim - 1u));
 }
@@ -46,7 +49,7 @@ void set_pair(uint pair) {
 // PAIR reads, STORE_PAIR writes the pair in the row of `tensor` that starts at word `row`.
 #define PAIR(tensor, row) uvec2(AT(tensor, (row) + pair_words.x), AT(tensor, (row) + pair_words.y))
 #define STORE_PAIR(tensor, row, key)                                        \
-    if (pooled_type == TYPE_F32) {                                          \
+    if (f32_out) {                                                          \
         AT(tensor, (row) + pair_channels.x) = (key).x;                      \
         AT(tensor, (row) + pair_channels.y) = (key).y;                      \
     } else {                                                                \
@@ -56,9 +59,9 @@ void set_pair(uint pair) {
 // f32 bits of two pairs as member_words gives them; exact.
 uvec4 decode(uvec4 words) {
     uvec4 bits = words;
-    if (type != TYPE_F32) {
+    if (!f32_in) {
         bits = (words >> uvec4(0u, 16u, 0u, 16u)) << 16;
-        if (type == TYPE_F16) {
+        if (f16_in) {
             const uvec4 sign = bits & SIGN;
             const uvec4 magnitude = (bits & MAGNITUDE) >> 3;
             // m 2^-24 = (2^-14 + m 2^-24) - 2^-14: exact, and no operand and no result is an f32 denormal.
@@ -73,10 +76,10 @@ uvec4 decode(uvec4 words) {
 // exp(x), x <= 0; 0 where that is below 2^-126.
 vec2 exp_weight(vec2 x) {
     vec2 w;
-    if (numerics == NUMERICS_FAST) {
+    if (fast) {
         w = exp(x);
     } else {
-        const vec2 xc = mix(x, vec2(-88.0), lessThan(x, vec2(-88.0)));
+        const vec2 xc = max(x, -88.0);
         // x = nf ln 2 + r. s rounds to an integer and holds it in its low bits.
         precise const vec2 t = xc * uintBitsToFloat(0x3fb8aa3bu);
         precise const vec2 s = t + uintBitsToFloat(0x4b400000u);
@@ -113,7 +116,7 @@ void divide(vec2 num, vec2 den, out uvec2 significand, out ivec2 exponent) {
     const uvec2 d = (den_bits & 0x007fffffu) | 0x00800000u;
     const uvec2 doubled = uvec2(lessThan(n, d));
     n <<= doubled;
-    exponent = ivec2(num_bits >> 23) - ivec2(den_bits >> 23) - ivec2(doubled) + 127;
+    exponent = ivec2((num_bits >> 23) - (den_bits >> 23) - doubled + 127u);
 
     // Now d <= n < 2d < 2^25, and floor(n 2^24 / d) is wanted. First the reciprocal of d 2^-23 in [1, 2): the guess
     // is 5.1% off at most, and each step squares that, down to rounding: less than 3 * 2^-24.
@@ -126,7 +129,8 @@ void divide(vec2 num, vec2 den, out uvec2 significand, out ivec2 exponent) {
         reciprocal = next;
     }
     // The quotient to 22 binary places: within 2 of them and another 8 of 24 for all the rounding so far.
-    const vec2 dividend = uintBitsToFloat(((num_bits & 0x007fffffu) | 0x3f800000u) + (doubled << 23));
+    // n, below 2^24 or doubled, is a float.
+    precise const vec2 dividend = vec2(n) * uintBitsToFloat(0x34000000u);
     precise const vec2 estimate = dividend * reciprocal;
     precise const vec2 placed = estimate + 1.5;
     uvec2 quotient = (floatBitsToUint(placed) - 0x3fe00000u) << 2;
@@ -139,28 +143,26 @@ void divide(vec2 num, vec2 den, out uvec2 significand, out ivec2 exponent) {
     const ivec2 step = ivec2(floatBitsToUint(rounded) - 0x4b400000u);
     quotient += uvec2(step);
     rest -= step * ivec2(d);
-    // Here |rest| < d, and a negative one means a quotient one too high.
-    const uvec2 high = uvec2(lessThan(rest, ivec2(0)));
-    quotient -= high;
-    rest += ivec2(high * d);
-    significand = quotient << 1 | uvec2(notEqual(rest, ivec2(0)));
+    // Here |rest| < d: a negative one means a quotient one too high and a sticky bit of 1, and 2 (q - 1) + 1 = 2 q - 1.
+    significand = (quotient << 1) + uvec2(sign(rest));
 }
 
-const uint PRECISION = pooled_type == TYPE_F32 ? 23u : pooled_type == TYPE_F16 ? 10u : 7u;
-const uint SIGN_SHIFT = pooled_type == TYPE_F32 ? 0u : 16u;
-const uint POOLED_INFINITY = pooled_type == TYPE_F32 ? 0x7f800000u : pooled_type == TYPE_F16 ? 0x7c00u : 0x7f80u;
+const uint PRECISION = f32_out ? 23u : f16_out ? 10u : 7u;
+const uint SIGN_SHIFT = f32_out ? 0u : 16u;
+const uint POOLED_INFINITY = f32_out ? 0x7f800000u : f16_out ? 0x7c00u : 0x7f80u;
 
 // Rounds what divide gives to nearest even in pooled_type, without the sign.
 uvec2 encode(uvec2 significand, ivec2 exponent) {
-    exponent -= pooled_type == TYPE_F16 ? 112 : 0;
+    exponent -= f16_out ? 113 : 1;
     // Denormals lose more bits; from a shift of 27 on the result is 0.
-    const uvec2 shift = uvec2(min(25 - int(PRECISION) + max(1 - exponent, 0), 31));
+    const int normal = 25 - int(PRECISION);
+    const uvec2 shift = uvec2(clamp(normal - exponent, ivec2(normal), ivec2(31)));
     const uvec2 odd = (significand >> shift) & 1u;
     const uvec2 kept = (significand + (uvec2(1u) << (shift - 1u)) - 1u + odd) >> shift;
     // kept has the leading 1, which counts in the exponent, and may have been carried into it.
-    uvec2 bits = kept + (uvec2(max(exponent, 1) - 1) << PRECISION);
+    uvec2 bits = kept + (uvec2(max(exponent, 0)) << PRECISION);
     bits = min(bits, uvec2(POOLED_INFINITY));
-    if (pooled_type != TYPE_F16) {
+    if (!f16_out) {
         bits = mix(bits, uvec2(0u), lessThan(bits, uvec2(1u << PRECISION)));
     }
     return bits;
@@ -210,7 +212,7 @@ uvec2 pooled_key() {
                     kind = mix(kind, uvec2(3u), greaterThan(magnitude, uvec2(INFINITY)));
                     special |= mix(uvec2(0u), kind, is_special);
                     precise vec2 t = w * uintBitsToFloat(mix(member.zw, uvec2(0u), is_special));
-                    if (numerics != NUMERICS_FAST) {
+                    if (!fast) {
                         // Denormals, flushed or not, are among those replaced. Sums of the others are multiples of
                         // 2^-125, so no denormal, and at most 128 * 2^120.
                         t = mix(t, vec2(0.0), lessThan(floatBitsToUint(t) & MAGNITUDE, uvec2(0x0c800000u)));
@@ -226,7 +228,7 @@ uvec2 pooled_key() {
 
     uvec2 significand;
     ivec2 exponent;
-    if (numerics == NUMERICS_FAST) {
+    if (fast) {
         const uvec2 quotient = floatBitsToUint(num / den) & MAGNITUDE;
         exponent = ivec2(quotient >> 23);
         significand = ((quotient & 0x007fffffu) | 0x00800000u) << 2;
