@@ -50,8 +50,7 @@ static const Shader shaders[] = {
     {"pool_row_offsets", WIDE, {.operation = KPOOL_OPERATION_POOL_ROW_OFFSETS}},
     {"expand_topk fixed", WIDE, {TOPK}},
     {"expand_topk compact", WIDE, {TOPK, .topk_layout = KPOOL_TOPK_LAYOUT_COMPACT}},
-    {"copy_slots 4", WIDE, {.operation = KPOOL_OPERATION_COPY_SLOTS, .alignment = 4}},
-    {"copy_slots 16", WIDE, {.operation = KPOOL_OPERATION_COPY_SLOTS, .alignment = 16}},
+    {"copy_slots", WIDE, {.operation = KPOOL_OPERATION_COPY_SLOTS}},
 };
 
 static bool succeeded(VkResult result, const char *function)
