@@ -36,8 +36,12 @@ static const Named mix_sets[] = {{"decode", 0x1}, {"prefill", 0x6}};
 #define MOST_NAMES 8u
 /* expand_topk: pool ids a row, as indexers of this family choose. */
 #define TOPK 512u
+#define PIPELINE_SAMPLES 9u
+
+typedef enum Mode { MODE_DEVICE, MODE_HOST, MODE_PIPELINES } Mode;
 
 typedef struct Options {
+    Mode mode;
     const char *device;
     uint32_t operation_set; /* bit i: operations[i]; likewise below */
     uint32_t type_set;
@@ -65,6 +69,8 @@ enum {
     KEY_ITEMS,
     KEY_ALIGNMENT,
     KEY_LAYOUT,
+    KEY_HOST,
+    KEY_PIPELINES,
     KEY_CSV,
     KEY_JSON
 };
@@ -82,6 +88,9 @@ static const struct argp_option option_list[] = {
     {"alignment", KEY_ALIGNMENT, "N", 0, "Bytes that rows start at a multiple of, 4 or 16 (the most they keep)", 0},
     {"layout", KEY_LAYOUT, "LAYOUT", 0, "wide or floor bindings (wide where the device takes it)", 0},
     {"samples", KEY_SAMPLES, "N", 0, "Rounds of samples (7 to 100, as many as fit in 3 seconds)", 0},
+    {"host", KEY_HOST, NULL, 0, "Instead, what the host pays to record one seed_tail, beside the same raw calls", 0},
+    {"pipelines", KEY_PIPELINES, NULL, 0,
+     "Instead, how long it takes until each operation can run: creation, from a VkPipelineCache, first submission", 0},
     {"device", 'd', "SEL", 0, "A number of `kpool devices`, or part of a device's name", 0},
     {"csv", KEY_CSV, NULL, 0, "Print CSV, a line for each median", 0},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object", 0},
@@ -182,6 +191,15 @@ static error_t parse_layout(const struct argp_state *state, const char *text, ui
     return arguments_refuse(state, "--layout: is '%s', must be wide or floor", text);
 }
 
+static error_t choose_mode(const struct argp_state *state, Mode mode, Options *options)
+{
+    if (options->mode != MODE_DEVICE && options->mode != mode) {
+        return arguments_refuse(state, "--host: excludes --pipelines");
+    }
+    options->mode = mode;
+    return 0;
+}
+
 static error_t choose_format(const struct argp_state *state, BenchFormat format, Options *options)
 {
     if (options->format != BENCH_TABLE && options->format != format) {
@@ -223,6 +241,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case 'd':
         options->device = text;
         return 0;
+    case KEY_HOST:
+        return choose_mode(state, MODE_HOST, options);
+    case KEY_PIPELINES:
+        return choose_mode(state, MODE_PIPELINES, options);
     case KEY_CSV:
         return choose_format(state, BENCH_CSV, options);
     case KEY_JSON:
@@ -323,24 +345,34 @@ static int measure_column(Bench *bench, const KpoolKernelCreateInfo *info, const
     return code;
 }
 
-static int measure_block(Bench *bench, const Named *operation, const Named *type, const BenchMix *mix)
+/* Fills in what the options say and the library's limits allow. false: refused. */
+static bool make_info(const Bench *bench, const Named *operation, const Named *type, KpoolKernelCreateInfo *info,
+                      KpoolDiagnostic *reason)
 {
     const Options *options = &bench->options;
-    KpoolKernelCreateInfo info = {
+    *info = (KpoolKernelCreateInfo){
         .operation = (KpoolOperation)operation->value,
         .geometry = options->geometry,
         .pooled_type = (KpoolType)type->value,
         .topk = TOPK,
         .with_tail = VK_TRUE,
     };
-    info.geometry.type = (KpoolType)type->value;
+    info->geometry.type = (KpoolType)type->value;
     KpoolRequirements requirements;
+    const KpoolResult result =
+        kpoolGetRequirements(&bench->gpu.properties.limits, &info->geometry, &requirements, reason);
+    info->alignment = options->alignment != 0 ? options->alignment : requirements.alignment;
+    return result == KPOOL_SUCCESS;
+}
+
+static int measure_block(Bench *bench, const Named *operation, const Named *type, const BenchMix *mix)
+{
+    const Options *options = &bench->options;
+    KpoolKernelCreateInfo info;
     KpoolDiagnostic reason;
-    if (kpoolGetRequirements(&bench->gpu.properties.limits, &info.geometry, &requirements, &reason) !=
-        KPOOL_SUCCESS) {
+    if (!make_info(bench, operation, type, &info, &reason)) {
         return refuse(bench, EXIT_BAD_INPUT, reason.message);
     }
-    info.alignment = options->alignment != 0 ? options->alignment : requirements.alignment;
     BenchBlock block = {
         .operation = operation->name,
         .type = type->name,
@@ -363,14 +395,19 @@ static int measure_block(Bench *bench, const Named *operation, const Named *type
     return EXIT_RIGHT;
 }
 
+static bool is_chosen(uint32_t set, uint32_t index)
+{
+    return (set >> index & 1u) != 0;
+}
+
 static int measure_all(Bench *bench)
 {
     const Options *options = &bench->options;
     for (uint32_t operation = 0; operation < COUNT(operations); operation++) {
         for (uint32_t type = 0; type < COUNT(types); type++) {
             for (uint32_t mix = 0; mix < COUNT(mixes); mix++) {
-                if ((options->operation_set >> operation & 1u) == 0 || (options->type_set >> type & 1u) == 0 ||
-                    (options->mix_set >> mix & 1u) == 0) {
+                if (!is_chosen(options->operation_set, operation) || !is_chosen(options->type_set, type) ||
+                    !is_chosen(options->mix_set, mix)) {
                     continue;
                 }
                 const int code = measure_block(bench, &operations[operation], &types[type], &mixes[mix]);
@@ -381,6 +418,71 @@ static int measure_all(Bench *bench)
         }
     }
     return EXIT_RIGHT;
+}
+
+static const Named *first_type(const Options *options)
+{
+    uint32_t type = 0;
+    while (!is_chosen(options->type_set, type)) {
+        type++;
+    }
+    return &types[type];
+}
+
+static int measure_host(const Bench *bench, Gpu *gpu, const BenchAllocator *allocator)
+{
+    KpoolKernelCreateInfo info;
+    KpoolDiagnostic reason;
+    BenchHost host;
+    if (!make_info(bench, &operations[0], first_type(&bench->options), &info, &reason)) {
+        return refuse(bench, EXIT_BAD_INPUT, reason.message);
+    }
+    const BenchMade made = bench_host(gpu, allocator, &info, &host, &reason);
+    if (made != BENCH_MADE) {
+        return refuse_unmade(bench, made, &reason);
+    }
+    bench_report_host(bench->options.format, gpu, &host);
+    return EXIT_RIGHT;
+}
+
+static int measure_pipelines(const Bench *bench, Gpu *gpu)
+{
+    const Options *options = &bench->options;
+    BenchPipelineRow rows[COUNT(operations)];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < COUNT(operations); i++) {
+        KpoolKernelCreateInfo info;
+        KpoolDiagnostic reason;
+        if (!is_chosen(options->operation_set, i)) {
+            continue;
+        }
+        if (!make_info(bench, &operations[i], first_type(options), &info, &reason)) {
+            return refuse(bench, EXIT_BAD_INPUT, reason.message);
+        }
+        BenchPipelineRow *row = &rows[count++];
+        row->operation = operations[i].name;
+        const BenchMade made = bench_pipeline(gpu, &info, options->samples != 0 ? options->samples : PIPELINE_SAMPLES,
+                                              &row->pipeline, &reason);
+        if (made != BENCH_MADE) {
+            return refuse_unmade(bench, made, &reason);
+        }
+    }
+    bench_report_pipelines(options->format, gpu, rows, count, bench_spirv_size());
+    return EXIT_RIGHT;
+}
+
+static int measure(Bench *bench, const BenchAllocator *allocator)
+{
+    if (bench->options.mode == MODE_HOST) {
+        return measure_host(bench, &bench->gpu, allocator);
+    }
+    if (bench->options.mode == MODE_PIPELINES) {
+        return measure_pipelines(bench, &bench->gpu);
+    }
+    bench_report_start(bench->options.format, &bench->gpu);
+    const int code = measure_all(bench);
+    bench_report_end(bench->options.format);
+    return code;
 }
 
 int command_bench(int argc, char **argv)
@@ -401,17 +503,18 @@ int command_bench(int argc, char **argv)
     if (argp_parse(&argp, argc, argv, 0, NULL, &bench.options) != 0) {
         return EXIT_BAD_INPUT;
     }
+    BenchAllocator allocator;
+    bench_allocator_init(&allocator);
     const GpuOptions gpu_options = {
         .device = bench.options.device,
         .bindingLayout = (KpoolBindingLayout)bench.options.layout,
         .storage16 = true,
+        .allocator = bench.options.mode == MODE_HOST ? &allocator.callbacks : NULL,
     };
     if (!gpu_open(&bench.gpu, &gpu_options)) {
         return refuse(&bench, EXIT_NO_DEVICE, bench.gpu.error);
     }
-    bench_report_start(bench.options.format, &bench.gpu);
-    const int code = measure_all(&bench);
-    bench_report_end(bench.options.format);
+    const int code = measure(&bench, &allocator);
     gpu_close(&bench.gpu);
     return code;
 }

@@ -181,6 +181,13 @@ static json_t *make_measures(const BenchColumn *column, size_t kind)
     return measures;
 }
 
+static void print_object(json_t *object)
+{
+    json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    putchar('\n');
+    json_decref(object);
+}
+
 /* One line an object, so that the whole is written as it is measured. */
 static void print_json(const BenchBlock *block, bool first)
 {
@@ -243,5 +250,58 @@ void bench_report_end(BenchFormat format)
 {
     if (format == BENCH_JSON) {
         puts("\n]}");
+    }
+}
+
+void bench_report_host(BenchFormat format, const Gpu *gpu, const BenchHost *host)
+{
+    if (format == BENCH_TABLE) {
+        printf("%s, %s layout; medians of %u records each\n\n", gpu->properties.deviceName, layout_name(gpu),
+               host->records);
+        printf("  %-24s%9.1f ns\n", "kpoolCmdSeedTail", host->ours);
+        printf("  %-24s%9.1f ns\n", "the raw calls", host->raw);
+        printf("  %-24s%9.2f\n", "ours/raw", host->ratio);
+        printf("  %-24s%9llu\n", "allocations", (unsigned long long)host->allocations);
+    } else if (format == BENCH_CSV) {
+        printf("records,ours_ns,raw_ns,ours/raw,allocations\n%u,%.2f,%.2f,%.4f,%llu\n", host->records, host->ours,
+               host->raw, host->ratio, (unsigned long long)host->allocations);
+    } else {
+        print_object(json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:I}", "device", gpu->properties.deviceName, "layout",
+                               layout_name(gpu), "records", (json_int_t)host->records, "ours_ns", host->ours, "raw_ns",
+                               host->raw, "ours/raw", host->ratio, "allocations", (json_int_t)host->allocations));
+    }
+}
+
+void bench_report_pipelines(BenchFormat format, const Gpu *gpu, const BenchPipelineRow *rows, uint32_t count,
+                            size_t spirv)
+{
+    if (format == BENCH_JSON) {
+        json_t *array = json_array();
+        for (uint32_t i = 0; i < count; i++) {
+            const BenchPipeline *pipeline = &rows[i].pipeline;
+            json_array_append_new(array, json_pack("{s:s, s:f, s:f, s:f, s:f, s:I}", "op", rows[i].operation, "cold_ms",
+                                                   pipeline->cold, "cached_ms", pipeline->cached, "first_submit_ms",
+                                                   pipeline->first, "second_submit_ms", pipeline->second,
+                                                   "spirv_bytes", (json_int_t)pipeline->spirv));
+        }
+        print_object(json_pack("{s:s, s:s, s:o, s:I}", "device", gpu->properties.deviceName, "layout",
+                               layout_name(gpu), "rows", array, "spirv_bytes", (json_int_t)spirv));
+        return;
+    }
+    const bool table = format == BENCH_TABLE;
+    if (table) {
+        printf("%s, %s layout; medians in ms; the device's own caches apply\n\n", gpu->properties.deviceName,
+               layout_name(gpu));
+        printf("  %-18s%10s%10s%14s%14s%14s\n", "", "create", "cached", "first submit", "second submit", "SPIR-V bytes");
+    } else {
+        puts("op,cold_ms,cached_ms,first_submit_ms,second_submit_ms,spirv_bytes");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const BenchPipeline *pipeline = &rows[i].pipeline;
+        printf(table ? "  %-18s%10.3f%10.3f%14.3f%14.3f%14zu\n" : "%s,%.4f,%.4f,%.4f,%.4f,%zu\n", rows[i].operation,
+               pipeline->cold, pipeline->cached, pipeline->first, pipeline->second, pipeline->spirv);
+    }
+    if (table) {
+        printf("\n  all SPIR-V, both layouts: %zu bytes\n", spirv);
     }
 }

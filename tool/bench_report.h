@@ -3,6 +3,8 @@
 #ifndef KPOOL_TOOL_BENCH_REPORT_H
 #define KPOOL_TOOL_BENCH_REPORT_H
 
+#include "bench_host.h"
+#include "bench_pipelines.h"
 #include "bench_sample.h"
 
 typedef enum BenchFormat { BENCH_TABLE, BENCH_CSV, BENCH_JSON } BenchFormat;
@@ -31,9 +33,20 @@ typedef struct BenchBlock {
     BenchColumn columns[BENCH_MOST_BATCHES];
 } BenchBlock;
 
-/* Called before, for each block, and after. */
+/* One block after the other is printed, so they are called before, for each, and after. */
 void bench_report_start(BenchFormat format, const Gpu *gpu);
 void bench_report_block(BenchFormat format, const BenchBlock *block, bool first);
 void bench_report_end(BenchFormat format);
+
+void bench_report_host(BenchFormat format, const Gpu *gpu, const BenchHost *host);
+
+typedef struct BenchPipelineRow {
+    const char *operation;
+    BenchPipeline pipeline;
+} BenchPipelineRow;
+
+/* spirv: bytes of all modules. */
+void bench_report_pipelines(BenchFormat format, const Gpu *gpu, const BenchPipelineRow *rows, uint32_t count,
+                            size_t spirv);
 
 #endif

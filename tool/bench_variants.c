@@ -177,9 +177,8 @@ static bool record(BenchVariants *variants, BenchVariant variant, VkCommandBuffe
             !record_stage(variants, commandBuffer, &stages[KPOOL_OPERATION_COMPRESS])) {
             return false;
         }
-        /* seed_tail writes what ring_close reads. */
-        vkCmdPipelineBarrier(commandBuffer, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-                             0, 0, NULL, 0, NULL, 0, NULL);
+        /* seed_tail writes what ring_close reads, and in the floor layout reads from where the two count drops. */
+        gpu_barrier(commandBuffer);
         return record_stage(variants, commandBuffer, &stages[KPOOL_OPERATION_SEED_TAIL]);
     default:
         return true;
@@ -388,7 +387,7 @@ static bool create_copy(BenchVariants *variants)
 static BenchMade create(BenchVariants *variants, uint32_t lanes, uint32_t items, KpoolDiagnostic *reason)
 {
     BenchScene *scene = variants->scene;
-    if (!create_pool(variants) || !plain_port_create_empty(&variants->empty, scene->gpu)) {
+    if (!create_pool(variants) || !plain_port_create_empty(&variants->empty, scene->gpu, VK_NULL_HANDLE, 0)) {
         return BENCH_FAILED;
     }
     const BenchMade made = create_stages(variants, lanes, items, reason);

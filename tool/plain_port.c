@@ -35,14 +35,17 @@ bool plain_port_fits(const Gpu *gpu, const KpoolGeometry *geometry)
            limits->maxPerStageDescriptorStorageBuffers >= TENSORS;
 }
 
-static bool create_pipeline(PlainPort *port, const uint32_t *spirv, size_t size,
-                            const VkSpecializationInfo *specialization)
+static bool create_pipeline(PlainPort *port, VkDescriptorSetLayout setLayout, uint32_t push_bytes,
+                            const uint32_t *spirv, size_t size, const VkSpecializationInfo *specialization)
 {
     Gpu *gpu = port->gpu;
+    const VkPushConstantRange push = {VK_SHADER_STAGE_COMPUTE_BIT, 0, push_bytes};
     const VkPipelineLayoutCreateInfo layoutInfo = {
         .sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
-        .setLayoutCount = port->setLayout != VK_NULL_HANDLE ? 1 : 0,
-        .pSetLayouts = &port->setLayout,
+        .setLayoutCount = setLayout != VK_NULL_HANDLE ? 1 : 0,
+        .pSetLayouts = &setLayout,
+        .pushConstantRangeCount = push_bytes != 0 ? 1 : 0,
+        .pPushConstantRanges = &push,
     };
     const VkShaderModuleCreateInfo moduleInfo = {
         .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
@@ -130,10 +133,11 @@ static bool create_set(PlainPort *port, const KpoolBindings *bindings)
     return true;
 }
 
-bool plain_port_create_empty(PlainPort *port, Gpu *gpu)
+bool plain_port_create_empty(PlainPort *port, Gpu *gpu, VkDescriptorSetLayout setLayout, uint32_t push_bytes)
 {
     *port = (PlainPort){.gpu = gpu};
-    const bool made = create_pipeline(port, kpool_empty_wide_4, sizeof kpool_empty_wide_4, NULL);
+    const bool made =
+        create_pipeline(port, setLayout, push_bytes, kpool_empty_wide_4, sizeof kpool_empty_wide_4, NULL);
     if (!made) {
         plain_port_destroy(port);
     }
@@ -159,7 +163,7 @@ bool plain_port_create_seed_tail(PlainPort *port, Gpu *gpu, const KpoolGeometry 
     const bool halves = port->element_bits == 16;
     const bool made =
         create_set(port, bindings) &&
-        create_pipeline(port, halves ? kpool_plain_seed_tail_wide_2 : kpool_plain_seed_tail_wide_4,
+        create_pipeline(port, port->setLayout, 0, halves ? kpool_plain_seed_tail_wide_2 : kpool_plain_seed_tail_wide_4,
                         halves ? sizeof kpool_plain_seed_tail_wide_2 : sizeof kpool_plain_seed_tail_wide_4,
                         &specialization);
     if (!made) {

@@ -6,7 +6,7 @@
 
 typedef struct PlainPort {
     Gpu *gpu;
-    VkDescriptorSetLayout setLayout; /* VK_NULL_HANDLE for the empty one */
+    VkDescriptorSetLayout setLayout; /* VK_NULL_HANDLE for an empty dispatch */
     VkPipelineLayout layout;
     VkPipeline pipeline;
     VkDescriptorPool pool;
@@ -15,7 +15,10 @@ typedef struct PlainPort {
 } PlainPort;
 
 /* false: gpu->error says why. Nothing is left behind then; destroying a zeroed one does nothing. */
-bool plain_port_create_empty(PlainPort *port, Gpu *gpu);
+
+/* A shader that does nothing, in a pipeline layout that takes as many bytes of push constants and a set of setLayout, which
+ * remains the caller's; 0 and VK_NULL_HANDLE: none. */
+bool plain_port_create_empty(PlainPort *port, Gpu *gpu, VkDescriptorSetLayout setLayout, uint32_t push_bytes);
 /* The ring is kpool long and dense; of bindings the six tensors that are moved or say where. */
 bool plain_port_create_seed_tail(PlainPort *port, Gpu *gpu, const KpoolGeometry *geometry,
                                  const KpoolBindings *bindings);
