@@ -21,21 +21,24 @@ void main() {
     const uint begin = min(lane * run, pc.requests);
     const uint end = min(begin + run, pc.requests);
 
-    Request request;
-    uint pools = 0u;
-    for (uint r = begin; r < end; r++) {
-        const uint verdict = read_request(r, 0u, 1u, request);
-        count_dropped(verdict);
-        if (verdict == ACCEPTED) {
-            pools = add_saturating(pools, count_new_pools(request));
-        }
-    }
+    // Twice over the run: first its sum, then, when the scan has said where it starts, its entries.
     uint total;
-    uint offset = scan_exclusive(pools, total);
-    for (uint r = begin; r < end; r++) {
-        AT(pool_row_offsets, r) = offset;
-        if (read_request(r, 0u, 1u, request) == ACCEPTED) {
-            offset = add_saturating(offset, count_new_pools(request));
+    uint offset = 0u;
+    for (uint pass = 0u; pass < 2u; pass++) {
+        for (uint r = begin; r < end; r++) {
+            Request request;
+            const uint verdict = read_request(r, 0u, 1u, request);
+            if (pass == 0u) {
+                count_dropped(verdict);
+            } else {
+                AT(pool_row_offsets, r) = offset;
+            }
+            if (verdict == ACCEPTED) {
+                offset = add_saturating(offset, count_new_pools(request));
+            }
+        }
+        if (pass == 0u) {
+            offset = scan_exclusive(offset, total);
         }
     }
     if (lane == 0u) {
