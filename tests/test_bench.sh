@@ -47,7 +47,8 @@ done
 # CSV: a line a median, all with as many fields.
 expect 0 '^seed_tail,bf16,prefill-512,' --op seed_tail,ring_close --batches 3 --samples 1 --dtype bf16,f32 --csv
 has '^op,dtype,mix,' 1
-has '^seed_tail,(bf16|f32),(decode|prefill-8|prefill-512),128,4,3,[0-9]+,[0-9]+,1,(once|marginal),' $((2 * 3 * 2 * 5))
+has '^seed_tail,(bf16|f32),(decode|prefill-8|prefill-512),128,4,3,[0-9]+,[0-9]+,1,(once|marginal),' $((2 * (5 + 6 + 5) * 2))
+has '^seed_tail,(bf16|f32),prefill-8,128,4,3,[0-9]+,[0-9]+,1,(once|marginal),long,[0-9.]+,long/ours,[0-9.]+$' 4
 has '^ring_close,(bf16|f32),(decode|prefill-8|prefill-512),128,4,3,[0-9]+,[0-9]+,1,(once|marginal),' $((2 * 3 * 2 * 2))
 [[ $(awk -F, '{ print NF }' "$scratch/out" | sort -u) == 14 ]] || fail 'lines of CSV differ in their fields'
 

@@ -202,7 +202,7 @@ BenchMade bench_host(Gpu *gpu, const BenchAllocator *allocator, const KpoolKerne
         return made;
     }
     BenchVariants variants;
-    made = bench_variants_create(&variants, &scene, 0, 0, reason);
+    made = bench_variants_create(&variants, &scene, NULL, 0, 0, reason);
     if (made == BENCH_MADE) {
         made = run(&variants, allocator, host);
     }

@@ -48,7 +48,7 @@ static BenchMade measure_submissions(BenchScene *scene, uint32_t samples, double
     BenchMade made = BENCH_MADE;
     for (uint32_t i = 0; i < samples && made == BENCH_MADE; i++) {
         BenchVariants variants;
-        made = bench_variants_create(&variants, scene, 0, 0, reason);
+        made = bench_variants_create(&variants, scene, NULL, 0, 0, reason);
         if (made == BENCH_MADE && (!bench_variant_time(&variants, BENCH_OURS, 1, &firsts[i]) ||
                                    !bench_variant_time(&variants, BENCH_OURS, 1, &seconds[i]))) {
             made = BENCH_FAILED;

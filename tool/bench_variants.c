@@ -6,8 +6,8 @@
 
 #include "progress.h"
 
-const char *const bench_variant_names[BENCH_VARIANT_COUNT] = {"empty", "ours", "plain", "copy", "memcpy", "fast",
-                                                              "three"};
+const char *const bench_variant_names[BENCH_VARIANT_COUNT] = {"empty", "ours", "plain", "copy", "memcpy", "long",
+                                                              "fast",  "three"};
 
 typedef KpoolResult Command(VkCommandBuffer, KpoolKernel, VkDescriptorSet, const KpoolBindings *, const KpoolCall *,
                             KpoolDiagnostic *);
@@ -34,10 +34,9 @@ static bool fail(Gpu *gpu, const char *what, VkResult result)
 
 /* ------------------------------------------------------------------------------- stages ------- */
 
-static BenchMade create_stage(BenchVariants *variants, const KpoolKernelCreateInfo *info, BenchStage *stage,
-                              KpoolDiagnostic *reason)
+static BenchMade create_stage(const BenchVariants *variants, const BenchScene *scene,
+                              const KpoolKernelCreateInfo *info, BenchStage *stage, KpoolDiagnostic *reason)
 {
-    BenchScene *scene = variants->scene;
     Gpu *gpu = scene->gpu;
     if (kpoolCreateKernel(gpu->context, info, &stage->kernel, reason) != KPOOL_SUCCESS) {
         return BENCH_REFUSED;
@@ -66,17 +65,20 @@ static BenchMade create_stages(BenchVariants *variants, uint32_t lanes, uint32_t
     KpoolKernelCreateInfo info = *base;
     info.lanesPerItem = lanes;
     info.itemsPerGroup = items;
-    BenchMade made = create_stage(variants, &info, &variants->stages[info.operation], reason);
+    BenchMade made = create_stage(variants, variants->scene, &info, &variants->stages[info.operation], reason);
+    if (made == BENCH_MADE && variants->present[BENCH_LONG]) {
+        made = create_stage(variants, variants->longer, &info, &variants->on_longer, reason);
+    }
     if (made == BENCH_MADE && variants->present[BENCH_FAST]) {
         info.numerics = KPOOL_NUMERICS_FAST;
-        made = create_stage(variants, &info, &variants->fast, reason);
+        made = create_stage(variants, variants->scene, &info, &variants->fast, reason);
     }
     static const KpoolOperation three[] = {KPOOL_OPERATION_RING_CLOSE, KPOOL_OPERATION_COMPRESS,
                                            KPOOL_OPERATION_SEED_TAIL};
     for (uint32_t i = 0; i < 3 && made == BENCH_MADE && variants->present[BENCH_THREE]; i++) {
         info = *base;
         info.operation = three[i];
-        made = create_stage(variants, &info, &variants->stages[three[i]], reason);
+        made = create_stage(variants, variants->scene, &info, &variants->stages[three[i]], reason);
     }
     return made;
 }
@@ -134,9 +136,8 @@ static void move_rows(BenchVariants *variants)
 
 /* ---------------------------------------------------------------------------- recording ------- */
 
-static bool record_stage(const BenchVariants *variants, VkCommandBuffer commandBuffer, const BenchStage *stage)
+static bool record_stage(const BenchScene *scene, VkCommandBuffer commandBuffer, const BenchStage *stage)
 {
-    const BenchScene *scene = variants->scene;
     KpoolDiagnostic diagnostic;
     Command *command = find_command(kpoolGetKernelInfo(stage->kernel).operation);
     if (command(commandBuffer, stage->kernel, stage->set, &scene->bindings, &scene->call, &diagnostic) !=
@@ -163,23 +164,25 @@ static bool record(BenchVariants *variants, BenchVariant variant, VkCommandBuffe
         plain_port_record(&variants->empty, commandBuffer, 1);
         return true;
     case BENCH_OURS:
-        return record_stage(variants, commandBuffer, &stages[scene->info.operation]);
+        return record_stage(scene, commandBuffer, &stages[scene->info.operation]);
     case BENCH_PLAIN:
         plain_port_record(&variants->plain, commandBuffer, scene->call.requests);
         return true;
     case BENCH_COPY:
         record_copy(variants, commandBuffer);
         return true;
+    case BENCH_LONG:
+        return record_stage(variants->longer, commandBuffer, &variants->on_longer);
     case BENCH_FAST:
-        return record_stage(variants, commandBuffer, &variants->fast);
+        return record_stage(scene, commandBuffer, &variants->fast);
     case BENCH_THREE:
-        if (!record_stage(variants, commandBuffer, &stages[KPOOL_OPERATION_RING_CLOSE]) ||
-            !record_stage(variants, commandBuffer, &stages[KPOOL_OPERATION_COMPRESS])) {
+        if (!record_stage(scene, commandBuffer, &stages[KPOOL_OPERATION_RING_CLOSE]) ||
+            !record_stage(scene, commandBuffer, &stages[KPOOL_OPERATION_COMPRESS])) {
             return false;
         }
         /* seed_tail writes what ring_close reads, and in the floor layout reads from where the two count drops. */
         gpu_barrier(commandBuffer);
-        return record_stage(variants, commandBuffer, &stages[KPOOL_OPERATION_SEED_TAIL]);
+        return record_stage(scene, commandBuffer, &stages[KPOOL_OPERATION_SEED_TAIL]);
     default:
         return true;
     }
@@ -301,8 +304,8 @@ static const char *verify_memcpy(BenchVariants *variants)
 
 BenchVerdict bench_variants_verify(BenchVariants *variants, Complaint *complaint)
 {
-    BenchScene *scene = variants->scene;
     for (BenchVariant variant = 0; variant < BENCH_VARIANT_COUNT; variant++) {
+        BenchScene *scene = variant == BENCH_LONG ? variants->longer : variants->scene;
         const char *wrong = NULL;
         double seconds;
         if (!variants->present[variant]) {
@@ -338,6 +341,7 @@ static void choose(BenchVariants *variants)
     variants->present[BENCH_PLAIN] = seeds && plain_port_fits(scene->gpu, &scene->info.geometry);
     variants->present[BENCH_COPY] = seeds;
     variants->present[BENCH_MEMCPY] = seeds;
+    variants->present[BENCH_LONG] = variants->longer != NULL;
     variants->present[BENCH_FAST] = operation == KPOOL_OPERATION_COMPRESS;
     variants->present[BENCH_THREE] = operation == KPOOL_OPERATION_STEP;
 }
@@ -404,10 +408,10 @@ static BenchMade create(BenchVariants *variants, uint32_t lanes, uint32_t items,
     return record_all(variants) ? BENCH_MADE : BENCH_FAILED;
 }
 
-BenchMade bench_variants_create(BenchVariants *variants, BenchScene *scene, uint32_t lanes, uint32_t items,
-                                KpoolDiagnostic *reason)
+BenchMade bench_variants_create(BenchVariants *variants, BenchScene *scene, BenchScene *longer, uint32_t lanes,
+                                uint32_t items, KpoolDiagnostic *reason)
 {
-    *variants = (BenchVariants){.scene = scene};
+    *variants = (BenchVariants){.scene = scene, .longer = longer};
     choose(variants);
     const BenchMade made = create(variants, lanes, items, reason);
     if (made != BENCH_MADE) {
@@ -433,6 +437,7 @@ void bench_variants_destroy(BenchVariants *variants)
     plain_port_destroy(&variants->empty);
     vkDestroyDescriptorPool(gpu->device, variants->pool, NULL);
     kpoolDestroyKernel(variants->fast.kernel);
+    kpoolDestroyKernel(variants->on_longer.kernel);
     for (uint32_t i = 0; i < sizeof variants->stages / sizeof variants->stages[0]; i++) {
         kpoolDestroyKernel(variants->stages[i].kernel);
     }

@@ -12,6 +12,7 @@ typedef enum BenchVariant {
     BENCH_PLAIN,  /* seed_tail: the plain port */
     BENCH_COPY,   /* seed_tail: vkCmdCopyBuffer, its regions computed and the command buffer recorded each time */
     BENCH_MEMCPY, /* seed_tail: the same rows moved in the host's memory */
+    BENCH_LONG,   /* seed_tail: the library's on the longer scene, where as many rows move */
     BENCH_FAST,   /* compress: fast numerics */
     BENCH_THREE,  /* step: ring_close, compress, seed_tail with the barrier that they need */
     BENCH_VARIANT_COUNT
@@ -31,9 +32,11 @@ typedef struct BenchStage {
 
 typedef struct BenchVariants {
     BenchScene *scene;
+    BenchScene *longer; /* the scene of BENCH_LONG, or NULL */
     bool present[BENCH_VARIANT_COUNT];
     BenchStage stages[KPOOL_OPERATION_STEP + 1]; /* by operation */
     BenchStage fast;
+    BenchStage on_longer;
     PlainPort empty;
     PlainPort plain;
     VkDescriptorPool pool;
@@ -45,10 +48,10 @@ typedef struct BenchVariants {
     VkCommandBuffer many[BENCH_VARIANT_COUNT];
 } BenchVariants;
 
-/* Makes and records what the scene's operation is measured with. lanes and items as in KpoolKernelCreateInfo, for
- * BENCH_OURS and BENCH_FAST. REFUSED: the library says no, and reason why. */
-BenchMade bench_variants_create(BenchVariants *variants, BenchScene *scene, uint32_t lanes, uint32_t items,
-                                KpoolDiagnostic *reason);
+/* Makes and records what the scene's operation is measured with. longer, of the same operation, or NULL. lanes and items
+ * as in KpoolKernelCreateInfo, for BENCH_OURS, BENCH_LONG and BENCH_FAST. REFUSED: the library says no, and reason why. */
+BenchMade bench_variants_create(BenchVariants *variants, BenchScene *scene, BenchScene *longer, uint32_t lanes,
+                                uint32_t items, KpoolDiagnostic *reason);
 void bench_variants_destroy(BenchVariants *variants);
 
 typedef enum BenchVerdict { BENCH_RIGHT, BENCH_WRONG, BENCH_NOT_RUN } BenchVerdict;
