@@ -22,16 +22,16 @@ layout(local_size_x_id = 0) in;
 layout(binding = KPOOL_BINDING_tail, std430) restrict buffer Tail { WORD tail[]; };
 layout(binding = KPOOL_BINDING_k, std430) restrict readonly buffer K { WORD k[]; };
 layout(binding = KPOOL_BINDING_gate, std430) restrict readonly buffer Gate { WORD gate[]; };
-layout(binding = KPOOL_BINDING_input_row_offsets, std430) restrict readonly buffer Offsets { uint input_row_offsets[]; };
+layout(binding = KPOOL_BINDING_input_row_offsets, std430) restrict readonly buffer Offsets { uint offsets[]; };
 layout(binding = KPOOL_BINDING_cache_lengths, std430) restrict readonly buffer Lengths { uint cache_lengths[]; };
 layout(binding = KPOOL_BINDING_slot_idx, std430) restrict readonly buffer Slots { uint slot_idx[]; };
 
 void main() {
     const uint r = gl_WorkGroupID.x;
     const uint channel = gl_LocalInvocationID.x;
-    const uint first = input_row_offsets[r];
+    const uint first = offsets[r];
     const uint cached = cache_lengths[r];
-    const uint end = cached + (input_row_offsets[r + 1u] - first);
+    const uint end = cached + (offsets[r + 1u] - first);
     const uint keys = slot_idx[r] * 2u * kpool;
     for (uint position = max(cached, end / kpool * kpool); position < end; position++) {
         const uint from = (first + (position - cached)) * row_words + channel;

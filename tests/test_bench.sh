@@ -47,7 +47,8 @@ done
 # CSV: a line a median, all with as many fields.
 expect 0 '^seed_tail,bf16,prefill-512,' --op seed_tail,ring_close --batches 3 --samples 1 --dtype bf16,f32 --csv
 has '^op,dtype,mix,' 1
-has '^seed_tail,(bf16|f32),(decode|prefill-8|prefill-512),128,4,3,[0-9]+,[0-9]+,1,(once|marginal),' $((2 * (5 + 6 + 5) * 2))
+has '^seed_tail,(bf16|f32),(decode|prefill-8|prefill-512),128,4,3,[0-9]+,[0-9]+,1,(once|marginal),' \
+    $((2 * (5 + 6 + 5) * 2))
 has '^seed_tail,(bf16|f32),prefill-8,128,4,3,[0-9]+,[0-9]+,1,(once|marginal),long,[0-9.]+,long/ours,[0-9.]+$' 4
 has '^ring_close,(bf16|f32),(decode|prefill-8|prefill-512),128,4,3,[0-9]+,[0-9]+,1,(once|marginal),' $((2 * 3 * 2 * 2))
 [[ $(awk -F, '{ print NF }' "$scratch/out" | sort -u) == 14 ]] || fail 'lines of CSV differ in their fields'
@@ -58,7 +59,8 @@ has '"requests": (2|5)' 4
 has '"ours_us": [0-9.e+-]+, "ours/empty": [0-9.e+-]+' 4
 
 # A shape and an alignment that are asked for are those that are measured.
-expect 0 '^seed_tail,f16,decode,128,4,5,8,2,' --op seed_tail --mix decode --batches 5 --samples 1 --lanes 8 --items 2 --csv
+expect 0 '^seed_tail,f16,decode,128,4,5,8,2,' --op seed_tail --mix decode --batches 5 --samples 1 --csv \
+    --lanes 8 --items 2
 expect 0 'alignment 4' --op seed_tail --mix decode --batches 5 --samples 1 --alignment 4
 expect 0 'floor layout' --op seed_tail,step --mix decode --batches 5 --samples 1 --layout floor
 # Rows that are no multiple of 16 bytes, a pool of an odd length, and a pool that a call cannot fill.

@@ -105,11 +105,12 @@ static const struct argp_option option_list[] = {
 };
 
 static const char documentation[] =
-    "Measures each operation of the library in one process with what it is compared with, one sample of each in turn, in "
-    "a shuffled order: an empty dispatch; for seed_tail a plain port (a workgroup a request, an invocation a channel, a "
-    "loop over positions), vkCmdCopyBuffer with the regions computed and the command buffer recorded each time, and "
-    "memcpy of the same rows, and, for 8 tokens a request, itself on 512 (long); for compress fast numerics; for step the three dispatches with their barrier. Each is "
-    "compared with the reference first, and what is wrong is not timed."
+    "Measures each operation of the library in one process with what it is compared with, one sample of each in turn, "
+    "in a shuffled order: an empty dispatch; for seed_tail a plain port (a workgroup a request, an invocation a "
+    "channel, a loop over positions), vkCmdCopyBuffer with the regions computed and the command buffer recorded each "
+    "time, memcpy of the same rows, and, for 8 tokens a request, itself on 512 (long); for compress fast numerics; for "
+    "step the three dispatches with their barrier. Each is compared with the reference first, and what is wrong is not "
+    "timed."
     "\v"
     "Exit status: 0 measured; 1 a variant differs from the reference; 2 a bad argument; 3 no usable device or Vulkan "
     "failed.";

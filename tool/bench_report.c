@@ -292,7 +292,8 @@ void bench_report_pipelines(BenchFormat format, const Gpu *gpu, const BenchPipel
     if (table) {
         printf("%s, %s layout; medians in ms; the device's own caches apply\n\n", gpu->properties.deviceName,
                layout_name(gpu));
-        printf("  %-18s%10s%10s%14s%14s%14s\n", "", "create", "cached", "first submit", "second submit", "SPIR-V bytes");
+        printf("  %-18s%10s%10s%14s%14s%14s\n", "", "create", "cached", "first submit", "second submit",
+               "SPIR-V bytes");
     } else {
         puts("op,cold_ms,cached_ms,first_submit_ms,second_submit_ms,spirv_bytes");
     }

@@ -48,8 +48,9 @@ typedef struct BenchVariants {
     VkCommandBuffer many[BENCH_VARIANT_COUNT];
 } BenchVariants;
 
-/* Makes and records what the scene's operation is measured with. longer, of the same operation, or NULL. lanes and items
- * as in KpoolKernelCreateInfo, for BENCH_OURS, BENCH_LONG and BENCH_FAST. REFUSED: the library says no, and reason why. */
+/* Makes and records what the scene's operation is measured with. longer, of the same operation, or NULL. lanes and
+ * items as in KpoolKernelCreateInfo, for BENCH_OURS, BENCH_LONG and BENCH_FAST. REFUSED: the library says no, and
+ * reason why. */
 BenchMade bench_variants_create(BenchVariants *variants, BenchScene *scene, BenchScene *longer, uint32_t lanes,
                                 uint32_t items, KpoolDiagnostic *reason);
 void bench_variants_destroy(BenchVariants *variants);

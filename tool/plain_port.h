@@ -16,8 +16,8 @@ typedef struct PlainPort {
 
 /* false: gpu->error says why. Nothing is left behind then; destroying a zeroed one does nothing. */
 
-/* A shader that does nothing, in a pipeline layout that takes as many bytes of push constants and a set of setLayout, which
- * remains the caller's; 0 and VK_NULL_HANDLE: none. */
+/* A shader that does nothing, in a pipeline layout that takes as many bytes of push constants and a set of setLayout,
+ * which remains the caller's; 0 and VK_NULL_HANDLE: none. */
 bool plain_port_create_empty(PlainPort *port, Gpu *gpu, VkDescriptorSetLayout setLayout, uint32_t push_bytes);
 /* The ring is kpool long and dense; of bindings the six tensors that are moved or say where. */
 bool plain_port_create_seed_tail(PlainPort *port, Gpu *gpu, const KpoolGeometry *geometry,
