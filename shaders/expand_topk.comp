@@ -40,7 +40,7 @@ uint visible_tokens(uint row) {
     return request.cached + (row - request.first) + 1u;
 }
 
-// The base of the positions of pool column j, or UNUSED. Counts an id that is no complete pool.
+// The first position of the pool that the row's id j names, or UNUSED. Counts an id that is no complete pool.
 uint read_pool(uint row, uint j, uint complete, bool counts) {
     const uint id = AT(pool_ids, row * topk + j);
     if (id < complete) {
@@ -63,26 +63,22 @@ void main() {
     const uint visible = visible_tokens(row);
     const uint complete = visible / kpool;
     const uint start = row * row_width;
-    uint used = topk * kpool; // where the tail positions begin
+    const bool compact = topk_layout != 0u;
+    uint used = compact ? 0u : topk * kpool; // where the tail positions begin
 
-    if (topk_layout == 0u) {
-        for (uint column = lane; column < topk * kpool; column += local_size) {
-            const uint member = column % kpool;
-            const uint base = read_pool(row, column / kpool, complete, visible != 0u && member == 0u);
-            AT(out, start + column) = base == UNUSED ? UNUSED : base + member;
-        }
-    } else {
-        used = 0u;
-        for (uint j = 0u; j < topk; j += local_size) {
-            const uint base = j + lane < topk ? read_pool(row, j + lane, complete, visible != 0u) : UNUSED;
+    for (uint first = 0u; first < topk; first += local_size) {
+        const uint j = first + lane;
+        const uint base = j < topk ? read_pool(row, j, complete, visible != 0u) : UNUSED;
+        uint column = j * kpool;
+        if (compact) {
             uint total;
-            const uint rank = scan_exclusive(base == UNUSED ? 0u : 1u, total);
-            if (base != UNUSED) {
-                for (uint member = 0u; member < kpool; member++) {
-                    AT(out, start + used + rank * kpool + member) = base + member;
-                }
-            }
+            column = used + scan_exclusive(base == UNUSED ? 0u : 1u, total) * kpool;
             used += total * kpool;
+        }
+        if (j < topk && (!compact || base != UNUSED)) {
+            for (uint member = 0u; member < kpool; member++) {
+                AT(out, start + column + member) = base == UNUSED ? UNUSED : base + member;
+            }
         }
     }
     const uint tail_count = with_tail != 0u ? visible % kpool : 0u;

@@ -176,31 +176,30 @@ uvec2 pooled_key() {
     precise vec2 num = vec2(0.0);
     precise vec2 den = vec2(0.0);
 
-    // Every block once for the largest logit, and once more for the sums.
-    for (uint turn = 0u; turn < 2u * BLOCKS; turn++) {
+    // Every block once for the largest logit, and once more for the sums; a single one serves both, without a loop.
+    uint turn = 0u;
+    do {
         const uint first = turn % BLOCKS * BLOCK;
-        if (turn < BLOCKS || BLOCKS > 1u) {
-            [[unroll]] for (uint i = 0u; i < BLOCK; i++) {
-                if (first + i < kpool) {
-                    const uvec4 bits = decode(member_words(first + i));
-                    const uvec2 at = (first + i) * head_dim + pair_channels;
-                    const uvec2 added = uvec2(AT(ape, at.x), AT(ape, at.y));
-                    // Of the bits of floats the largest signed one is the most positive, the largest unsigned one
-                    // the most negative, NaNs beyond the infinities.
-                    const ivec2 most = max(ivec2(bits.xy), ivec2(added));
-                    const uvec2 least = max(bits.xy, added);
-                    // Two denormals may lose their sum, below 2^-125, and no weight notices: |x| < 2^-25 gives
-                    // exactly 1, and half a unit in the last place of a larger x is at least 2^-50.
-                    precise const vec2 sum = uintBitsToFloat(bits.xy) + uintBitsToFloat(added);
-                    vec2 logit = mix(sum, vec2(MASKED), greaterThanEqual(least, uvec2(SIGN | SPECIAL)));
-                    logit = mix(logit, vec2(SPOILED), greaterThan(least, uvec2(SIGN | INFINITY)));
-                    logit = mix(logit, vec2(SPOILED), greaterThanEqual(most, ivec2(SPECIAL)));
-                    members[i] = uvec4(floatBitsToUint(logit), bits.zw);
-                    largest = max(largest, logit);
-                }
+        [[unroll]] for (uint i = 0u; i < BLOCK; i++) {
+            if (first + i < kpool) {
+                const uvec4 bits = decode(member_words(first + i));
+                const uvec2 at = (first + i) * head_dim + pair_channels;
+                const uvec2 added = uvec2(AT(ape, at.x), AT(ape, at.y));
+                // Of the bits of floats the largest signed one is the most positive, the largest unsigned one
+                // the most negative, NaNs beyond the infinities.
+                const ivec2 most = max(ivec2(bits.xy), ivec2(added));
+                const uvec2 least = max(bits.xy, added);
+                // Two denormals may lose their sum, below 2^-125, and no weight notices: |x| < 2^-25 gives
+                // exactly 1, and half a unit in the last place of a larger x is at least 2^-50.
+                precise const vec2 sum = uintBitsToFloat(bits.xy) + uintBitsToFloat(added);
+                vec2 logit = mix(sum, vec2(MASKED), greaterThanEqual(least, uvec2(SIGN | SPECIAL)));
+                logit = mix(logit, vec2(SPOILED), greaterThan(least, uvec2(SIGN | INFINITY)));
+                logit = mix(logit, vec2(SPOILED), greaterThanEqual(most, ivec2(SPECIAL)));
+                members[i] = uvec4(floatBitsToUint(logit), bits.zw);
+                largest = max(largest, logit);
             }
         }
-        if (turn >= BLOCKS) {
+        if (BLOCKS == 1u || turn >= BLOCKS) {
             [[unroll]] for (uint i = 0u; i < BLOCK; i++) {
                 if (first + i < kpool) {
                     const uvec4 member = members[i];
@@ -222,7 +221,8 @@ uvec2 pooled_key() {
                 }
             }
         }
-    }
+        turn++;
+    } while (BLOCKS > 1u && turn < 2u * BLOCKS);
     // The largest is MASKED or SPOILED.
     special = mix(special, uvec2(3u), equal(floatBitsToUint(largest) & MAGNITUDE, uvec2(0x7e800000u)));
 

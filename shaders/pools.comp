@@ -62,7 +62,11 @@ void make_key(uint lane) {
         }
         return;
     }
-    for (uint pair = lane; pair < row_pairs; pair += lanes_per_item) {
+    uint pair = lane;
+    if (pair >= row_pairs) {
+        return;
+    }
+    do {
         set_pair(pair);
         const uvec2 key = pooled_key();
         if (closes && !pages_keys) {
@@ -70,13 +74,18 @@ void make_key(uint lane) {
         } else {
             STORE_PAIR(pooled, target * pc.pooled_row_stride, key)
         }
-    }
+        pair += lanes_per_item;
+    } while (lanes_per_item < row_pairs && pair < row_pairs);
 }
 
 // seed_tail's move, of the pairs that this very lane has read in the ring: no lane waits for another.
 void seed_request(Request request, uint lane) {
     const Seed seed = find_seed(request);
-    for (uint pair = lane; pair < row_pairs; pair += lanes_per_item) {
+    uint pair = lane;
+    if (pair >= row_pairs) {
+        return;
+    }
+    do {
         set_pair(pair);
         for (uint m = 0u; m < seed.count; m++) {
             const uint to = ring_word(seed.begin + m);
@@ -88,7 +97,8 @@ void seed_request(Request request, uint lane) {
             AT(tail, to + pc.tail_plane_stride + pair_words.x) = score.x;
             AT(tail, to + pc.tail_plane_stride + pair_words.y) = score.y;
         }
-    }
+        pair += lanes_per_item;
+    } while (lanes_per_item < row_pairs && pair < row_pairs);
 }
 
 // Reads row `row` of pooled: its owner, and whether it is one of its pools.

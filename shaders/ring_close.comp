@@ -34,9 +34,14 @@ void main() {
     if (!makes_key) {
         return;
     }
-    for (uint pair = lane; pair < row_pairs; pair += lanes_per_item) {
+    uint pair = lane;
+    if (pair >= row_pairs) {
+        return;
+    }
+    do {
         set_pair(pair);
         const uvec2 key = pooled_key();
         STORE_PAIR(closed_pooled, r * pc.closed_pooled_row_stride, key)
-    }
+        pair += lanes_per_item;
+    } while (lanes_per_item < row_pairs && pair < row_pairs);
 }
