@@ -280,17 +280,17 @@ void kpoolDestroyContext(KpoolContext context)
 
 KpoolBindingLayout kpoolGetBindingLayout(KpoolContext context)
 {
-    return context->bindingLayout;
+    return context != NULL ? context->bindingLayout : KPOOL_BINDING_LAYOUT_DEFAULT;
 }
 
 VkDescriptorSetLayout kpoolGetDescriptorSetLayout(KpoolContext context, KpoolOperation operation)
 {
-    return kpoolOperationTensors(operation) != 0 ? context->setLayouts[operation] : VK_NULL_HANDLE;
+    return context != NULL && kpoolOperationTensors(operation) != 0 ? context->setLayouts[operation] : VK_NULL_HANDLE;
 }
 
 uint32_t kpoolGetDescriptorCount(KpoolContext context, KpoolOperation operation)
 {
-    if (kpoolOperationTensors(operation) == 0) {
+    if (context == NULL || kpoolOperationTensors(operation) == 0) {
         return 0;
     }
     return context->bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR ? KPOOL_GROUP_COUNT

@@ -99,6 +99,23 @@ static KpoolResult resolve_topk(KpoolKernelCreateInfo *info, KpoolDiagnostic *di
     return KPOOL_SUCCESS;
 }
 
+static void clear_fields_of_others(KpoolKernelCreateInfo *info)
+{
+    if (!kpoolOperationMakesKeys(info->operation)) {
+        info->pooled_type = KPOOL_TYPE_NONE;
+        info->numerics = KPOOL_NUMERICS_EXACT;
+    }
+    if (info->operation != KPOOL_OPERATION_STEP) {
+        info->page_size = 0;
+    }
+    if (info->operation != KPOOL_OPERATION_EXPAND_TOPK) {
+        info->topk = 0;
+        info->topk_layout = KPOOL_TOPK_LAYOUT_FIXED;
+        info->with_tail = VK_FALSE;
+    }
+    info->with_tail = info->with_tail != VK_FALSE;
+}
+
 KpoolResult kpoolResolveKernelInfo(const KpoolKernelCreateInfo *createInfo, KpoolKernelCreateInfo *info,
                                    KpoolDiagnostic *diagnostic)
 {
@@ -126,13 +143,11 @@ KpoolResult kpoolResolveKernelInfo(const KpoolKernelCreateInfo *createInfo, Kpoo
     if (info->alignment == 0 || !kpoolOperationMovesRows(info->operation)) {
         info->alignment = 4;
     }
-    if (info->operation != KPOOL_OPERATION_STEP) {
-        info->page_size = 0;
-    }
     if (info->alignment == 16 && row_size % 16 != 0) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.alignment",
                          "createInfo.alignment is 16, a row of %u bytes is no multiple of it", row_size);
     }
+    clear_fields_of_others(info);
     if (kpoolOperationMakesKeys(info->operation)) {
         return resolve_pooled(info, diagnostic);
     }

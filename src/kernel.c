@@ -237,5 +237,5 @@ void kpoolDestroyKernel(KpoolKernel kernel)
 
 KpoolKernelCreateInfo kpoolGetKernelInfo(KpoolKernel kernel)
 {
-    return kernel->info;
+    return kernel != NULL ? kernel->info : (KpoolKernelCreateInfo){0};
 }

@@ -269,7 +269,8 @@ KpoolResult kpoolGetSizes(const KpoolKernelCreateInfo *createInfo, const KpoolCa
     *sizes = (KpoolBindings){0};
     for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
         KpoolRange *range = (KpoolRange *)(void *)((char *)sizes + kpoolTensorInfos[tensor].range_offset);
-        range->size = shape.sizes[tensor];
+        const bool used = (kpoolKernelTensors(&info) & (1u << tensor)) != 0;
+        range->size = used && shape.sizes[tensor] < 4 ? 4 : shape.sizes[tensor];
     }
     return KPOOL_SUCCESS;
 }

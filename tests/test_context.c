@@ -496,6 +496,48 @@ static void check_default_workgroups(FakeVulkan *fake, KpoolContext context, Kpo
     }
 }
 
+static void test_getters_of_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(kpoolGetBindingLayout(NULL), KPOOL_BINDING_LAYOUT_DEFAULT);
+    assert_true(kpoolGetDescriptorSetLayout(NULL, KPOOL_OPERATION_SEED_TAIL) == VK_NULL_HANDLE);
+    assert_int_equal(kpoolGetDescriptorCount(NULL, KPOOL_OPERATION_SEED_TAIL), 0);
+    assert_int_equal(kpoolGetKernelInfo(NULL).operation, KPOOL_OPERATION_NONE);
+}
+
+/* Fields of other operations are not looked at, and become 0; any true is VK_TRUE. */
+static void test_fields_of_other_operations(void **state)
+{
+    (void)state;
+    FakeVulkan fake;
+    fake_vulkan_init(&fake);
+    const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_WIDE, 0, NULL);
+    KpoolContext context;
+    assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+    for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP; operation++) {
+        const bool keys = operation == KPOOL_OPERATION_RING_CLOSE || operation == KPOOL_OPERATION_COMPRESS ||
+                          operation == KPOOL_OPERATION_STEP;
+        const bool expands = operation == KPOOL_OPERATION_EXPAND_TOPK;
+        KpoolKernelCreateInfo kernelInfo = kernel_info_of(operation);
+        kernelInfo.pooled_type = keys ? KPOOL_TYPE_F16 : (KpoolType)99;
+        kernelInfo.numerics = keys ? KPOOL_NUMERICS_FAST : (KpoolNumerics)77;
+        kernelInfo.topk = expands ? 7 : UINT32_MAX;
+        kernelInfo.topk_layout = expands ? KPOOL_TOPK_LAYOUT_COMPACT : (KpoolTopkLayout)9;
+        kernelInfo.with_tail = 5;
+        KpoolKernel kernel;
+        assert_int_equal(kpoolCreateKernel(context, &kernelInfo, &kernel, NULL), KPOOL_SUCCESS);
+        const KpoolKernelCreateInfo got = kpoolGetKernelInfo(kernel);
+        assert_int_equal(got.pooled_type, keys ? KPOOL_TYPE_F16 : KPOOL_TYPE_NONE);
+        assert_int_equal(got.numerics, keys ? KPOOL_NUMERICS_FAST : KPOOL_NUMERICS_EXACT);
+        assert_int_equal(got.topk, expands ? 7 : 0);
+        assert_int_equal(got.topk_layout, expands ? KPOOL_TOPK_LAYOUT_COMPACT : KPOOL_TOPK_LAYOUT_FIXED);
+        assert_int_equal(got.with_tail, expands ? VK_TRUE : VK_FALSE);
+        kpoolDestroyKernel(kernel);
+    }
+    kpoolDestroyContext(context);
+    assert_no_misuse(&fake);
+}
+
 static void test_default_workgroups(void **state)
 {
     (void)state;
@@ -1014,6 +1056,8 @@ int main(void)
         cmocka_unit_test(test_pipeline),
         cmocka_unit_test(test_every_module),
         cmocka_unit_test(test_constants_of_pools),
+        cmocka_unit_test(test_getters_of_nothing),
+        cmocka_unit_test(test_fields_of_other_operations),
         cmocka_unit_test(test_default_workgroups),
         cmocka_unit_test(test_kernel_arguments),
         cmocka_unit_test(test_context_arguments),

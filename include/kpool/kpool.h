@@ -23,11 +23,34 @@
  * threads may use it at once; what Vulkan asks for the command buffer, the descriptor set and the
  * pipeline cache that are passed in remains the caller's. There is no global state.
  *
- * Zero. Every struct may be zeroed: a zero means the default that its comment names, or is refused
- * by name. pNext is NULL.
+ * Zero. Every struct may be zeroed: a zero means the default that its comment names, or none of that
+ * thing (a capacity of 0), or is refused by name. pNext is NULL.
  *
  * Units. Sizes and offsets of buffers are bytes. Bases and strides of tensors are elements of that
  * tensor. Positions, lengths and capacities are tokens, requests or rows, as said.
+ *
+ * Life of a request. A slot needs no clearing: a place of the ring is read only where the request itself wrote it. A
+ * request begins at length 0, or at any multiple of kpool (a prefix whose keys are there already); one that begins
+ * inside a pool gets its slot by copy_slots. Each call brings its next tokens: cache_lengths says how many came before,
+ * and the update is close, compress, seed, or step. To take back up to `rollback` tokens of the latest call, make the
+ * next call with a smaller cache_lengths; nothing else is told, and keys of pools that the tokens taken back had
+ * completed will be made again. A request that ends simply stops being named: its slot may serve another at once.
+ *
+ * Unused entries. Request r with input_row_offsets[r + 1] == input_row_offsets[r] is empty: nothing of it is looked at,
+ * and nothing is done for it but its -1. So a call with fewer requests than its capacity repeats the last offset.
+ *
+ * The pooled key. Of one pool of P members, for each channel c by itself, in f32:
+ *     logit[m] = f32(gate[m, c]) + ape[m, c]       m: the member's place in its pool, 0 to P - 1
+ *     w[m]     = exp(logit[m] - max of logit)
+ *     key[c]   = sum of w[m] * f32(k[m, c]) / sum of w[m], rounded once, to nearest even, to pooled_type
+ * A magnitude of 2^120 or more, in gate, ape or k, is special. A positive special gate or ape, a NaN anywhere, or all
+ * members masked gives NaN; a negative special gate or ape masks its member (weight 0). A special k gives the infinity
+ * of its sign, or NaN where its weight is 0 or signs differ. f32 and bf16 keys below 2^-126 are zeros of their sign.
+ *
+ * Barriers. Every kpoolCmd... says what must come Before and what it leaves After. `status` is only added to, by
+ * atomics: between operations of the library it needs no barrier. In the floor layout descriptors span several tensors,
+ * so validation layers see accesses that no shader makes: there, put a memory barrier, shader write to shader read and
+ * write, compute to compute, between any two operations.
  *
  * Errors. Functions that can fail return a KpoolResult and take a KpoolDiagnostic *, which may be
  * NULL; on failure it receives a sentence that names the argument and the rule. A kpoolCmd... that
@@ -175,7 +198,7 @@ KpoolResult kpoolCreateContext(const KpoolContextCreateInfo *createInfo, KpoolCo
 /* After every kernel of it is destroyed. NULL is ignored. */
 void kpoolDestroyContext(KpoolContext context);
 
-/* The layout in use: wide or floor, never default. */
+/* The layout in use: wide or floor; default for NULL. */
 KpoolBindingLayout kpoolGetBindingLayout(KpoolContext context);
 
 /* ------------------------------------------------------------------------------- kernel ------- */
@@ -227,7 +250,7 @@ typedef struct KpoolKernelCreateInfo {
     KpoolNumerics numerics;
     /* step: rows of a page of the paged cache, a power of two; 0: dense outputs. For the others it becomes 0. */
     uint32_t page_size;
-    /* expand_topk */
+    /* expand_topk. Fields that only other operations have are not looked at, and become 0. */
     uint32_t topk;               /* K: pool ids per row, at least 1 */
     KpoolTopkLayout topk_layout;
     VkBool32 with_tail;          /* rows also hold the tokens after the last complete pool */
@@ -244,7 +267,7 @@ KpoolResult kpoolCreateKernel(KpoolContext context, const KpoolKernelCreateInfo 
 /* After every command buffer that uses it has completed or been reset. NULL is ignored. */
 void kpoolDestroyKernel(KpoolKernel kernel);
 
-/* What the kernel was made from, with every default filled in; pipelineCache is VK_NULL_HANDLE. */
+/* What the kernel was made from, with every default filled in; pipelineCache is VK_NULL_HANDLE. Zeros for NULL. */
 KpoolKernelCreateInfo kpoolGetKernelInfo(KpoolKernel kernel);
 
 /* ----------------------------------------------------------------------------- bindings ------- */
@@ -323,7 +346,9 @@ typedef struct KpoolCall {
     VkDeviceSize cache_lengths_base;
     VkDeviceSize slot_idx_base;
     VkDeviceSize status_base;
-    uint32_t pooled_rows; /* M: rows of pooled; where paged, whole pools that one call may bring */
+    /* M: rows of pooled; where paged, whole pools that one call may bring. floor(rows / kpool) is enough for any sound
+     * call. Whole pools beyond it are not made, and, being beyond what the caller asked for, not counted. */
+    uint32_t pooled_rows;
     uint32_t pair_count;  /* N: pairs of copy_slots */
     VkDeviceSize closed_pooled_row_stride;
     VkDeviceSize pooled_row_stride;
@@ -342,7 +367,8 @@ typedef struct KpoolCall {
 } KpoolCall;
 
 /* Indices of `status`. The library only adds; the caller clears. A request counts once per dispatch,
- * at the first cause that applies, and nothing else of it is written. Empty requests never count. */
+ * at the first cause of 0 to 3 that applies, in this order, and nothing else of it is written. Empty requests never
+ * count. Every operation on requests counts 0, 1 and 3, those that use slots also 2. */
 #define KPOOL_STATUS_OFFSETS_DESCEND 0 /* input_row_offsets[r + 1] < input_row_offsets[r] */
 #define KPOOL_STATUS_ROWS_EXCEED 1     /* input_row_offsets[r + 1] > rows */
 #define KPOOL_STATUS_SLOT_RANGE 2      /* slot_idx[r] >= max_slots */
@@ -355,13 +381,13 @@ typedef struct KpoolCall {
 #define KPOOL_STATUS_COUNT 16          /* length of status; the others are 0 */
 
 /* The set layout for the operation; in the floor layout the same one for all. Owned by the context. A set written for
- * one operation serves others only in the floor layout. VK_NULL_HANDLE for anything that is no operation. */
+ * one operation serves others only in the floor layout. VK_NULL_HANDLE for NULL and for what is no operation. */
 VkDescriptorSetLayout kpoolGetDescriptorSetLayout(KpoolContext context, KpoolOperation operation);
 
 /* How many descriptors of VK_DESCRIPTOR_TYPE_STORAGE_BUFFER such a set takes from a pool. */
 uint32_t kpoolGetDescriptorCount(KpoolContext context, KpoolOperation operation);
 
-/* Bytes of each tensor that a call with a kernel of createInfo needs, bases and strides included, 0 for
+/* Bytes of each tensor that a call with a kernel of createInfo needs, bases and strides included and at least 4, 0 for
  * tensors that the operation does not use: in `size` of each range; buffer and offset are set to 0. Pure:
  * workgroup shape and pipelineCache are not looked at.
  * Errors: as kpoolCreateKernel and the kpoolCmd..., as far as they do not depend on device and buffers. */
