@@ -75,7 +75,7 @@ static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo 
         info->lanesPerItem = power_of_two_above(cpu ? work.row_words / 4 : work.rows * work.row_words, most);
     }
     if (info->itemsPerGroup == 0) {
-        const uint32_t wanted = whole ? 1 : cpu ? MOST_INVOCATIONS : 32;
+        const uint32_t wanted = whole ? 1 : cpu ? 64 : 32;
         info->itemsPerGroup = info->lanesPerItem < wanted ? wanted / info->lanesPerItem : 1;
     }
 }
