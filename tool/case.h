@@ -53,7 +53,8 @@ void case_describe_call(const Case *made, char *text, size_t size);
 /* After execute: whether everything is as expected, and what only was to be read, padding, and rows of keys that
  * nothing makes are unchanged. Where not, mismatch names the first place that differs. */
 bool case_matches(const Case *made, Complaint *mismatch);
-/* What was compared: writes "expected.tail, expected.status" and the like, or "" where nothing was expected. */
+/* What was compared: writes "expected.tail, expected.pooled (2 of 5 rows made)" and the like, or "" where nothing was
+ * expected. Rows that are not made are not compared. */
 void case_describe_expected(const Case *made, char *text, size_t size);
 /* What the device counted. */
 const uint32_t *case_status(const Case *made);

@@ -157,6 +157,24 @@ bool case_matches(const Case *made, Complaint *mismatch)
                                                  made->images.status, mismatch);
 }
 
+/* " (2 of 5 rows made)" where the operation makes keys and some rows have none, else "". */
+static void describe_rows(const Case *made, const CaseTensor *tensor, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (tensor->rule->find_pool == NULL) {
+        return;
+    }
+    uint64_t count = 0;
+    for (uint64_t row = 0; row < tensor->shape[0]; row++) {
+        CasePool pool;
+        count += tensor->rule->find_pool(made, row, &pool) ? 1 : 0;
+    }
+    if (count != tensor->shape[0]) {
+        snprintf(text, size, " (%llu of %llu rows made)", (unsigned long long)count,
+                 (unsigned long long)tensor->shape[0]);
+    }
+}
+
 void case_describe_expected(const Case *made, char *text, size_t size)
 {
     size_t used = 0;
@@ -164,7 +182,11 @@ void case_describe_expected(const Case *made, char *text, size_t size)
     for (uint32_t i = 0; i <= made->count && used < size; i++) {
         const SafetensorsTensor *expected = i < made->count ? made->tensors[i].expected : made->dropped;
         if (expected != NULL) {
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used != 0 ? ", " : "", expected->name);
+            char rows[64] = "";
+            if (i < made->count) {
+                describe_rows(made, &made->tensors[i], rows, sizeof rows);
+            }
+            used += (size_t)snprintf(text + used, size - used, "%s%s%s", used != 0 ? ", " : "", expected->name, rows);
         }
     }
 }

@@ -72,7 +72,8 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const int code = dispatch(argc, argv);
-    if (fflush(stdout) != 0) {
+    /* A flush in between may have failed, and the last one not. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
         fputs("kpool: standard output cannot be written\n", stderr);
         return code == EXIT_RIGHT ? EXIT_BAD_INPUT : code;
     }
