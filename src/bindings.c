@@ -31,7 +31,8 @@ static KpoolResult check_range(KpoolContext context, uint32_t tensor, const Kpoo
 static KpoolResult check_offset(const char *name, VkDeviceSize offset, VkDeviceSize multiple, const char *rule,
                                 KpoolDiagnostic *diagnostic)
 {
-    if (offset % multiple != 0) {
+    /* Vulkan's alignments, and our words, are powers of two. */
+    if ((offset & (multiple - 1)) != 0) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name,
                          "%s.offset is %llu, must be a multiple of %llu, %s", name, (unsigned long long)offset,
                          (unsigned long long)multiple, rule);

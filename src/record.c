@@ -53,8 +53,8 @@ static KpoolResult count_groups(KpoolKernel kernel, const KpoolCall *call, uint3
         total = total > judging ? total : judging;
     }
     /* As few rows as there can be, then all as short as they can be: fewer than y workgroups find nothing to do. */
-    const uint64_t y = divide_up(total, most[0]);
-    const uint64_t x = y != 0 ? divide_up(total, y) : 0;
+    const uint64_t y = total <= most[0] ? total != 0 : divide_up(total, most[0]);
+    const uint64_t x = y <= 1 ? total : divide_up(total, y);
     if (y > most[1]) {
         return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, name,
                          "%s needs %llu workgroups, over %u x %u, the device's maxComputeWorkGroupCount", name,

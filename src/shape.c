@@ -40,8 +40,10 @@ static KpoolResult measure(const char *base_name, VkDeviceSize base, Dimension *
                              "%s is %llu, must exceed %llu, the furthest offset of the dimensions inside it",
                              dimension->stride_name, (unsigned long long)dimension->stride, (unsigned long long)reach);
         }
-        /* Divided, not multiplied: the product of an extent and a stride may exceed 64 bits. */
-        if (dimension->stride > (KPOOL_MAX_ELEMENTS - 1 - base - reach) / (dimension->extent - 1)) {
+        /* Each factor is looked at first: below 2^31, their product cannot exceed 64 bits. Recording is not the place for
+         * a division. */
+        if (dimension->extent - 1 >= KPOOL_MAX_ELEMENTS || dimension->stride >= KPOOL_MAX_ELEMENTS ||
+            (dimension->extent - 1) * dimension->stride > KPOOL_MAX_ELEMENTS - 1 - base - reach) {
             return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, dimension->stride_name,
                              "%s: %llu places %llu apart begin at %llu, every element offset must stay below 2^31",
                              dimension->stride_name, (unsigned long long)dimension->extent,
@@ -55,6 +57,7 @@ static KpoolResult measure(const char *base_name, VkDeviceSize base, Dimension *
 
 typedef struct Resolver {
     const KpoolKernelCreateInfo *info;
+    uint32_t used; /* the kernel's tensors */
     const KpoolCall *call;
     KpoolShape *shape;
     KpoolDiagnostic *diagnostic;
@@ -65,14 +68,15 @@ typedef struct Resolver {
 static KpoolResult to_words(const Resolver *resolver, const char *name, VkDeviceSize value, uint32_t element_size,
                             uint32_t word_size, uint32_t *words)
 {
-    const uint32_t multiple = word_size / element_size;
-    if (value % multiple != 0) {
+    /* Both sizes are powers of two, and so is a word in elements. */
+    const uint32_t shift = (word_size == 16 ? 4u : 2u) - (element_size == 4 ? 2u : 1u);
+    if ((value & ((1u << shift) - 1)) != 0) {
         return kpoolFail(resolver->diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name,
                          word_size == 4 ? "%s is %llu, must be even for 2-byte types"
                                         : "%s is %llu, must be a multiple of %u elements: the kernel's alignment is 16",
-                         name, (unsigned long long)value, multiple);
+                         name, (unsigned long long)value, 1u << shift);
     }
-    *words = (uint32_t)(value / multiple);
+    *words = (uint32_t)(value >> shift);
     return KPOOL_SUCCESS;
 }
 
@@ -80,7 +84,7 @@ static KpoolResult to_words(const Resolver *resolver, const char *name, VkDevice
 static KpoolResult resolve_tensor(const Resolver *resolver, uint32_t tensor, uint32_t element_size,
                                   Dimension *dimensions, uint32_t count, uint32_t *const strides[])
 {
-    if ((kpoolKernelTensors(resolver->info) & (1u << tensor)) == 0) {
+    if ((resolver->used & (1u << tensor)) == 0) {
         return KPOOL_SUCCESS;
     }
     const KpoolTensorInfo *info = &kpoolTensorInfos[tensor];
@@ -237,7 +241,7 @@ KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolCall 
     shape->push.pair_count = call->pair_count;
     shape->push.pages = call->pages;
     shape->push.max_pages = call->max_pages;
-    const Resolver resolver = {info, call, shape, diagnostic};
+    const Resolver resolver = {info, kpoolKernelTensors(info), call, shape, diagnostic};
     return resolve_all(&resolver);
 }
 
