@@ -1,6 +1,5 @@
 /* `kpool bench`: what each operation costs beside an empty dispatch and beside other ways of doing the same. */
 #include <argp.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,22 +114,6 @@ static const char documentation[] =
     "Exit status: 0 measured; 1 a variant differs from the reference; 2 a bad argument; 3 no usable device or Vulkan "
     "failed.";
 
-static error_t parse_number(const struct argp_state *state, const char *name, const char *text, uint32_t most,
-                            uint32_t *number)
-{
-    char *end = NULL;
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0') {
-        return arguments_refuse(state, "%s: is '%s', must be a whole number", name, text);
-    }
-    if (errno != 0 || value < 1 || value > most) {
-        return arguments_refuse(state, "%s: is %s, must be from 1 to %u", name, text, most);
-    }
-    *number = (uint32_t)value;
-    return 0;
-}
-
 /* The bits of the names, one or several with commas between; bit i is names[i]. */
 static error_t parse_names(const struct argp_state *state, const char *option, const char *text, const Named *names,
                            uint32_t count, uint32_t *set)
@@ -176,7 +159,7 @@ static error_t parse_batches(const struct argp_state *state, const char *text, O
             return arguments_refuse(state, "--batches: has more than %u numbers", BENCH_MOST_BATCHES);
         }
         const error_t error =
-            parse_number(state, "--batches", number, 65536, &options->batches[options->batch_count]);
+            arguments_count(state, "--batches", number, 65536, &options->batches[options->batch_count]);
         if (error != 0) {
             return error;
         }
@@ -233,19 +216,19 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     case KEY_BATCHES:
         return parse_batches(state, text, options);
     case KEY_HEAD_DIM:
-        return parse_number(state, "--head-dim", text, KPOOL_MAX_HEAD_DIM, &options->geometry.head_dim);
+        return arguments_count(state, "--head-dim", text, KPOOL_MAX_HEAD_DIM, &options->geometry.head_dim);
     case KEY_KPOOL:
-        return parse_number(state, "--kpool", text, KPOOL_MAX_KPOOL, &options->geometry.kpool);
+        return arguments_count(state, "--kpool", text, KPOOL_MAX_KPOOL, &options->geometry.kpool);
     case KEY_LANES:
-        return parse_number(state, "--lanes", text, 128, &options->lanes);
+        return arguments_count(state, "--lanes", text, 128, &options->lanes);
     case KEY_ITEMS:
-        return parse_number(state, "--items", text, 128, &options->items);
+        return arguments_count(state, "--items", text, 128, &options->items);
     case KEY_ALIGNMENT:
-        return parse_number(state, "--alignment", text, 16, &options->alignment);
+        return arguments_count(state, "--alignment", text, 16, &options->alignment);
     case KEY_LAYOUT:
         return parse_layout(state, text, &options->layout);
     case KEY_SAMPLES:
-        return parse_number(state, "--samples", text, 100000, &options->samples);
+        return arguments_count(state, "--samples", text, 100000, &options->samples);
     case 'd':
         options->device = text;
         return 0;

@@ -54,16 +54,6 @@ static const struct argp_option option_list[] = {
     {0},
 };
 
-static bool parse_count(const char *text, uint64_t *value)
-{
-    char *end = NULL;
-    if (text[0] < '0' || text[0] > '9' || strlen(text) > 18) {
-        return false;
-    }
-    *value = strtoull(text, &end, 10);
-    return *end == '\0';
-}
-
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Options *options = state->input;
@@ -73,15 +63,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         arguments_quiet(state);
         return 0;
     case KEY_CALLS:
-        if (!parse_count(argument, &options->calls) || options->calls == 0) {
-            return arguments_refuse(state, "--calls: '%s' must be a whole number from 1", argument);
-        }
-        return 0;
+        return arguments_number(state, "--calls", argument, 1, INT64_MAX, &options->calls);
     case KEY_SEED:
-        if (!parse_count(argument, &options->seed)) {
-            return arguments_refuse(state, "--seed: '%s' must be a whole number from 0", argument);
-        }
-        return 0;
+        return arguments_number(state, "--seed", argument, 0, INT64_MAX, &options->seed);
     case KEY_MINUTES:
         options->minutes = strtod(argument, &end);
         if (end == argument || *end != '\0' || !(options->minutes > 0) || options->minutes > 1e6) {

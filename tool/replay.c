@@ -71,32 +71,6 @@ static const char documentation[] =
     "usable device or Vulkan failed; 130 or 143 interrupted by SIGINT or SIGTERM, with nothing wrong so far. The first "
     "signal ends the replay after the step that is running, the second at once.";
 
-static error_t parse_number(const struct argp_state *state, const char *name, const char *text, uint64_t least,
-                            uint64_t most, uint64_t *number)
-{
-    char *end = NULL;
-    errno = 0;
-    const unsigned long long value = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0') {
-        return arguments_refuse(state, "%s: is '%s', must be a whole number", name, text);
-    }
-    if (errno != 0 || value < least || value > most) {
-        return arguments_refuse(state, "%s: is %s, must be from %llu to %llu", name, text, (unsigned long long)least,
-                                (unsigned long long)most);
-    }
-    *number = value;
-    return 0;
-}
-
-static error_t parse_count(const struct argp_state *state, const char *name, const char *text, uint32_t most,
-                           uint32_t *count)
-{
-    uint64_t number = *count;
-    const error_t error = parse_number(state, name, text, 1, most, &number);
-    *count = (uint32_t)number;
-    return error;
-}
-
 static error_t parse_type(const struct argp_state *state, const char *text, KpoolType *type)
 {
     static const char *const names[] = {[KPOOL_TYPE_F32] = "f32", [KPOOL_TYPE_F16] = "f16", [KPOOL_TYPE_BF16] = "bf16"};
@@ -117,23 +91,23 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         arguments_quiet(state);
         return 0;
     case KEY_REQUESTS:
-        return parse_count(state, "--requests", text, UINT32_MAX, &options->requests);
+        return arguments_count(state, "--requests", text, UINT32_MAX, &options->requests);
     case KEY_SLOTS:
-        return parse_count(state, "--slots", text, 1u << 20, &options->batcher.slots);
+        return arguments_count(state, "--slots", text, 1u << 20, &options->batcher.slots);
     case KEY_BATCH_TOKENS:
-        return parse_count(state, "--batch-tokens", text, 1u << 24, &options->batcher.batch_tokens);
+        return arguments_count(state, "--batch-tokens", text, 1u << 24, &options->batcher.batch_tokens);
     case KEY_FORK:
-        return parse_count(state, "--fork", text, UINT32_MAX, &options->batcher.fork);
+        return arguments_count(state, "--fork", text, UINT32_MAX, &options->batcher.fork);
     case KEY_PREEMPT:
-        return parse_count(state, "--preempt", text, UINT32_MAX, &options->batcher.preempt);
+        return arguments_count(state, "--preempt", text, UINT32_MAX, &options->batcher.preempt);
     case KEY_DTYPE:
         return parse_type(state, text, &options->geometry.type);
     case KEY_HEAD_DIM:
-        return parse_count(state, "--head-dim", text, KPOOL_MAX_HEAD_DIM, &options->geometry.head_dim);
+        return arguments_count(state, "--head-dim", text, KPOOL_MAX_HEAD_DIM, &options->geometry.head_dim);
     case KEY_KPOOL:
-        return parse_count(state, "--kpool", text, KPOOL_MAX_KPOOL, &options->geometry.kpool);
+        return arguments_count(state, "--kpool", text, KPOOL_MAX_KPOOL, &options->geometry.kpool);
     case KEY_SEED:
-        return parse_number(state, "--seed", text, 0, UINT64_MAX, &options->batcher.seed);
+        return arguments_number(state, "--seed", text, 0, UINT64_MAX, &options->batcher.seed);
     case 'd':
         options->device = text;
         return 0;
