@@ -40,8 +40,7 @@ static KpoolResult measure(const char *base_name, VkDeviceSize base, Dimension *
                              "%s is %llu, must exceed %llu, the furthest offset of the dimensions inside it",
                              dimension->stride_name, (unsigned long long)dimension->stride, (unsigned long long)reach);
         }
-        /* Each factor is looked at first: below 2^31, their product cannot exceed 64 bits. Recording is not the place for
-         * a division. */
+        /* Each factor is looked at first: below 2^31, their product cannot exceed 64 bits. */
         if (dimension->extent - 1 >= KPOOL_MAX_ELEMENTS || dimension->stride >= KPOOL_MAX_ELEMENTS ||
             (dimension->extent - 1) * dimension->stride > KPOOL_MAX_ELEMENTS - 1 - base - reach) {
             return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, dimension->stride_name,
