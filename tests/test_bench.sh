@@ -4,27 +4,8 @@
 set -uo pipefail
 
 kpool=$1
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-failures=0
-
-fail() { failures=$((failures + 1)); echo "FAILED: $1"; }
-
-# expect CODE PATTERN ARGUMENT...: runs bench; stdout and stderr together must match the pattern.
-expect() {
-    local code=$1 pattern=$2
-    shift 2
-    "$kpool" bench "$@" >"$scratch/out" 2>&1
-    local got=$?
-    if [[ $got -ne $code ]] || ! grep -Eq -- "$pattern" "$scratch/out"; then
-        fail "bench $*: exit $got, not $code, or not '$pattern':"
-        cat "$scratch/out"
-    fi
-    if grep -q '^validation:' "$scratch/out"; then
-        fail "bench $*: validation messages"
-        cat "$scratch/out"
-    fi
-}
+command=bench
+. "$(dirname "$0")/runner_test.sh"
 
 # has PATTERN COUNT: that many lines of what the last run printed.
 has() {

@@ -5,27 +5,8 @@ set -uo pipefail
 
 kpool=$1
 make_trace=$2
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-failures=0
-
-fail() { failures=$((failures + 1)); echo "FAILED: $1"; }
-
-# expect CODE PATTERN ARGUMENT...: runs replay; stdout and stderr together must match the pattern.
-expect() {
-    local code=$1 pattern=$2
-    shift 2
-    "$kpool" replay "$@" >"$scratch/out" 2>&1
-    local got=$?
-    if [[ $got -ne $code ]] || ! grep -Eq -- "$pattern" "$scratch/out"; then
-        fail "replay $*: exit $got, not $code, or not '$pattern':"
-        cat "$scratch/out"
-    fi
-    if grep -q '^validation:' "$scratch/out"; then
-        fail "replay $*: validation messages"
-        cat "$scratch/out"
-    fi
-}
+command=replay
+. "$(dirname "$0")/runner_test.sh"
 
 # value NAME: of the JSON object that the last run printed.
 value() { sed -nE "s/^ *\"$1\": (.*[^,]),?\$/\1/p" "$scratch/out"; }
