@@ -9,24 +9,22 @@
 #include "tensors.h"
 
 #define MODULE(array) {array, sizeof array}
-/* Kernels that move rows have a variant for each alignment, the others one for both. */
+/* A kernel that moves rows has a variant for each alignment; the others have an alignment of 4. */
 #define MOVING(name)                                                           \
     {                                                                          \
         {MODULE(kpool_##name##_wide_4), MODULE(kpool_##name##_wide_16)},       \
             {MODULE(kpool_##name##_floor_4), MODULE(kpool_##name##_floor_16)}, \
     }
-#define OTHER(name)                                                           \
-    {                                                                         \
-        {MODULE(kpool_##name##_wide_4), MODULE(kpool_##name##_wide_4)},       \
-            {MODULE(kpool_##name##_floor_4), MODULE(kpool_##name##_floor_4)}, \
+#define OTHER(name)                                                          \
+    {                                                                        \
+        {MODULE(kpool_##name##_wide_4)}, {MODULE(kpool_##name##_floor_4)},   \
     }
 
 KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout bindingLayout, uint32_t alignment)
 {
     static const KpoolModule modules[KPOOL_OPERATION_COUNT][2][2] = {
         [KPOOL_OPERATION_SEED_TAIL] = MOVING(seed_tail),
-        [KPOOL_OPERATION_RING_CLOSE] = {{MODULE(kpool_ring_close_wide_4), MODULE(kpool_ring_close_wide_4)},
-                                        {MODULE(kpool_pools_floor_4), MODULE(kpool_pools_floor_4)}},
+        [KPOOL_OPERATION_RING_CLOSE] = {{MODULE(kpool_ring_close_wide_4)}, {MODULE(kpool_pools_floor_4)}},
         [KPOOL_OPERATION_COMPRESS] = OTHER(pools),
         [KPOOL_OPERATION_STEP] = OTHER(pools),
         [KPOOL_OPERATION_POOL_ROW_OFFSETS] = OTHER(pool_row_offsets),
