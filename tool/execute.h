@@ -21,7 +21,8 @@ typedef struct Execution {
 } Execution;
 
 /* Makes a kernel of info, records the operation once, submits it `submissions` times, and copies every used
- * tensor back over its image. false: Vulkan failed, gpu->error says how. Otherwise execution says what the library said. */
+ * tensor back over its image. false: Vulkan failed, gpu->error says how. Otherwise execution says what the library
+ * said. */
 bool execute(Gpu *gpu, const KpoolKernelCreateInfo *info, const KpoolCall *call, uint32_t submissions,
              TensorImages *images, Execution *execution);
 

@@ -106,10 +106,11 @@ static void random_layout(Random *random, const KpoolKernelCreateInfo *info, Kpo
     call->pooled_row_stride = even_dim + gap(random, 2, 8);
     call->closed_pooled_base = gap(random, 2, 8);
     call->pooled_base = gap(random, 2, 8);
-    VkDeviceSize *const bases[] = {&call->input_row_offsets_base, &call->cache_lengths_base, &call->slot_idx_base,
-                                   &call->status_base,            &call->ape_base,           &call->pool_row_offsets_base,
-                                   &call->closed_pool_base,       &call->pool_ids_base,      &call->out_base,
-                                   &call->pairs_base,             &call->block_table_base};
+    VkDeviceSize *const bases[] = {
+        &call->input_row_offsets_base, &call->cache_lengths_base,    &call->slot_idx_base,    &call->status_base,
+        &call->ape_base,               &call->pool_row_offsets_base, &call->closed_pool_base, &call->pool_ids_base,
+        &call->out_base,               &call->pairs_base,            &call->block_table_base,
+    };
     for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {
         *bases[i] = random_between(random, 0, 9);
     }

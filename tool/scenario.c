@@ -106,8 +106,8 @@ void scenario_apply_reference(const Scenario *scenario, TensorImages *images)
         reference_pool_row_offsets(geometry->kpool, call, offsets, lengths, pools, status);
         break;
     case KPOOL_OPERATION_EXPAND_TOPK:
-        reference_expand_topk(geometry->kpool, info->topk, info->topk_layout, info->with_tail != VK_FALSE, call, offsets,
-                              lengths, (int32_t *)words(images->pool_ids, call->pool_ids_base),
+        reference_expand_topk(geometry->kpool, info->topk, info->topk_layout, info->with_tail != VK_FALSE, call,
+                              offsets, lengths, (int32_t *)words(images->pool_ids, call->pool_ids_base),
                               (int32_t *)words(images->out, call->out_base), status);
         break;
     case KPOOL_OPERATION_COPY_SLOTS:
@@ -155,8 +155,9 @@ ScenarioOutcome scenario_run(Scenario *scenario, Gpu *gpu, const TensorImages *e
         return SCENARIO_WRONG;
     }
     bool right = true;
-#define COMPARE(tensor, group) \
-    right = right && compare(#tensor, scenario->images.tensor, expected->tensor, scenario->sizes.tensor.size, complaint);
+#define COMPARE(tensor, group)                                                                                    \
+    right = right &&                                                                                              \
+            compare(#tensor, scenario->images.tensor, expected->tensor, scenario->sizes.tensor.size, complaint);
     KPOOL_TENSORS(COMPARE)
 #undef COMPARE
     return right ? SCENARIO_RIGHT : SCENARIO_WRONG;

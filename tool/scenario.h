@@ -1,5 +1,5 @@
-/* One call of one operation in host memory: its tensors allocated to the call's sizes, what the reference makes of them,
- * and what a device makes of them, compared. For `kpool check` and for the tests. */
+/* One call of one operation in host memory: its tensors allocated to the call's sizes, what the reference makes of
+ * them, and what a device makes of them, compared. For `kpool check` and for the tests. */
 #ifndef KPOOL_TOOL_SCENARIO_H
 #define KPOOL_TOOL_SCENARIO_H
 
