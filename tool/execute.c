@@ -33,21 +33,37 @@ static VkDeviceSize align_up(VkDeviceSize value, VkDeviceSize multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/* Turns sizes into ranges, one after the other in each group's buffer with guards between, and makes the buffers. */
+/* The next odd multiple: aligned to that power of two and to no larger one. */
+static VkDeviceSize align_barely(VkDeviceSize value, VkDeviceSize multiple)
+{
+    return align_up(value + multiple, 2 * multiple) - multiple;
+}
+
+/* The least that the header asks of the offset of a range that comes after `end` in its group. */
+static VkDeviceSize offset_alignment(const Scene *scene, const Placement *placement, VkDeviceSize end)
+{
+    const bool has_rows = placement->group == KPOOL_GROUP_tail || placement->group == KPOOL_GROUP_rows ||
+                          placement->range == &scene->bindings.scratch;
+    const VkDeviceSize words = has_rows ? kpoolGetKernelInfo(scene->kernel).alignment : 4;
+    const VkDeviceSize device = scene->gpu->properties.limits.minStorageBufferOffsetAlignment;
+    const bool is_inside = end != 0 && kpoolGetBindingLayout(scene->gpu->context) == KPOOL_BINDING_LAYOUT_FLOOR;
+    return is_inside || device < words ? words : device;
+}
+
+/* Turns sizes into ranges, one after the other in each group's buffer with guards between, each at the worst offset
+ * that it may have, and makes the buffers. */
 static bool create_buffers(Scene *scene)
 {
     Gpu *gpu = scene->gpu;
-    /* 16 bytes are what the widest words of a kernel need. */
-    const VkDeviceSize device_alignment = gpu->properties.limits.minStorageBufferOffsetAlignment;
-    const VkDeviceSize alignment = device_alignment > 16 ? device_alignment : 16;
     VkDeviceSize ends[KPOOL_GROUP_COUNT] = {0};
     for (uint32_t i = 0; i < KPOOL_TENSOR_COUNT; i++) {
         const Placement *placement = &scene->placements[i];
         if (*placement->image == NULL) {
             continue;
         }
-        placement->range->offset = align_up(ends[placement->group] + GUARD, alignment);
-        ends[placement->group] = placement->range->offset + placement->range->size;
+        VkDeviceSize *end = &ends[placement->group];
+        placement->range->offset = align_barely(*end + GUARD, offset_alignment(scene, placement, *end));
+        *end = placement->range->offset + placement->range->size;
     }
     for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
         if (ends[group] == 0) {
