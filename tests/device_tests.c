@@ -76,20 +76,37 @@ static bool has_push_descriptors(const Gpu *gpu)
     return false;
 }
 
+/* The layouts that the device takes, by the requirements query. */
+static uint32_t binding_layouts(const Gpu *gpu)
+{
+    const KpoolGeometry geometry = {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_BF16};
+    KpoolRequirements requirements;
+    assert_int_equal(kpoolGetRequirements(&gpu->properties.limits, &geometry, &requirements, NULL), KPOOL_SUCCESS);
+    return requirements.bindingLayouts;
+}
+
 void on_each_context(void (*test)(Gpu *gpu))
 {
-    static const KpoolBindingLayout layouts[] = {KPOOL_BINDING_LAYOUT_WIDE, KPOOL_BINDING_LAYOUT_FLOOR};
+    /* Every device takes the first; there the others are asked for. */
+    static const GpuOptions passes[] = {
+        {.bindingLayout = KPOOL_BINDING_LAYOUT_FLOOR},
+        {.bindingLayout = KPOOL_BINDING_LAYOUT_WIDE},
+        {.bindingLayout = KPOOL_BINDING_LAYOUT_FLOOR, .pushDescriptors = true},
+        {.bindingLayout = KPOOL_BINDING_LAYOUT_WIDE, .pushDescriptors = true},
+    };
     bool push = false;
-    for (uint32_t pass = 0; pass < 4; pass++) {
-        if (pass >= 2 && !push) {
-            break;
+    bool wide = false;
+    for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++) {
+        const GpuOptions *options = &passes[i];
+        if ((options->pushDescriptors && !push) || (options->bindingLayout == KPOOL_BINDING_LAYOUT_WIDE && !wide)) {
+            continue;
         }
         Gpu gpu;
-        const GpuOptions options = {.bindingLayout = layouts[pass % 2], .pushDescriptors = pass >= 2};
-        if (!gpu_open(&gpu, &options)) {
+        if (!gpu_open(&gpu, options)) {
             fail_msg("%s", gpu.error);
         }
         push = push || has_push_descriptors(&gpu);
+        wide = (binding_layouts(&gpu) & KPOOL_BINDING_LAYOUT_WIDE_BIT) != 0;
         test(&gpu);
         gpu_close(&gpu);
         assert_int_equal(gpu.validationMessages, 0);

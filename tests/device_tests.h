@@ -19,8 +19,8 @@ void must_match_random(Gpu *gpu, KpoolOperation operation, uint64_t first, uint6
 /* input_row_offsets from a first row and counts of tokens. */
 void set_tokens(Scenario *scenario, uint32_t first_row, const uint32_t *tokens);
 
-/* Opens the device that the environment names, in each binding layout and with push descriptors where the device has
- * them, and calls the test once for each. Fails on any validation message. */
+/* Opens the device that the environment names, in each binding layout that it takes and with push descriptors where it
+ * has them, and calls the test once for each, first in the floor layout without. Fails on any validation message. */
 void on_each_context(void (*test)(Gpu *gpu));
 
 /* A cmocka test named test_<check> that does so with check. */

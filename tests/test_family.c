@@ -260,7 +260,7 @@ static void check_splits(Gpu *gpu)
         {3, {8, 0, 5}},
     };
     /* Every call makes its kernels anew, so only one context goes through all types. */
-    const bool all = kpoolGetBindingLayout(gpu->context) == KPOOL_BINDING_LAYOUT_WIDE && !gpu->pushDescriptors;
+    const bool all = kpoolGetBindingLayout(gpu->context) == KPOOL_BINDING_LAYOUT_FLOOR && !gpu->pushDescriptors;
     for (KpoolType type = all ? KPOOL_TYPE_F32 : KPOOL_TYPE_BF16; type <= KPOOL_TYPE_BF16; type++) {
         const size_t row = 8u * kpoolTypeSize(type);
         unsigned char first_keys[3 * 32] = {0};
