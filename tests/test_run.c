@@ -370,12 +370,17 @@ static void test_arguments(void **state)
         {"run --layout tall a", "--layout: is 'tall', must be wide or floor"},
         {"devices all", "'all': takes no such argument"},
         {"devices --frob", "unrecognized option '--frob'"},
+        {"'\x1b[2J\xc2\x9b" "2J\x9b'", "'?[2J??2J?' is no command"},
+        {"run '\x1b[31m\nno'", "kpool run: ?[31m?no: cannot be opened"},
+        {"replay '\x1b[31m\nno'", "?[31m?no: No such file"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const Outcome outcome = run("", "%s", bad[i].arguments);
         assert_failed(&outcome, 2, bad[i].sentence);
     }
-    Outcome outcome = run("", "%s", "");
+    Outcome outcome = run("", "check --device '\x1b[31m'");
+    assert_failed(&outcome, 3, "?[31m");
+    outcome = run("", "%s", "");
     assert_int_equal(outcome.code, 2);
     assert_non_null(strstr(outcome.err, "Usage: kpool COMMAND"));
     outcome = run("", "--help");

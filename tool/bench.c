@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "bench_report.h"
 #include "command.h"
+#include "complaint.h"
 
 /* ------------------------------------------------------------------------------ options ------- */
 
@@ -274,7 +275,7 @@ static void clear_progress(const Bench *bench)
 static int refuse(const Bench *bench, int code, const char *message)
 {
     clear_progress(bench);
-    fprintf(stderr, "kpool bench: %s\n", message);
+    complain_aloud("kpool bench: %s", message);
     return code;
 }
 

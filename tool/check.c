@@ -9,6 +9,7 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "complaint.h"
 #include "progress.h"
 #include "random_scenario.h"
 
@@ -215,7 +216,7 @@ int command_check(int argc, char **argv)
     Gpu gpu;
     const GpuOptions gpuOptions = {.device = options.device};
     if (!gpu_open(&gpu, &gpuOptions)) {
-        fprintf(stderr, "kpool check: %s\n", gpu.error);
+        complain_aloud("kpool check: %s", gpu.error);
         return EXIT_NO_DEVICE;
     }
     KpoolContext contexts[2] = {gpu.context, NULL};
@@ -231,7 +232,7 @@ int command_check(int argc, char **argv)
     Tally tally = {0};
     bool ran = false;
     if (kpoolCreateContext(&floor, &contexts[1], &diagnostic) != KPOOL_SUCCESS) {
-        fprintf(stderr, "kpool check: %s\n", diagnostic.message);
+        complain_aloud("kpool check: %s", diagnostic.message);
     } else {
         ran = run_calls(&gpu, contexts, &options, &tally);
         gpu.context = contexts[0];

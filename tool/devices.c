@@ -6,6 +6,7 @@
 
 #include "arguments.h"
 #include "command.h"
+#include "complaint.h"
 #include "gpu.h"
 
 /* X(name): the limits that bound what the library can do, all at most 32 bits. */
@@ -187,7 +188,7 @@ int command_devices(int argc, char **argv)
     if (found) {
         list(&gpu, json);
     } else {
-        fprintf(stderr, "kpool devices: %s\n", gpu.error);
+        complain_aloud("kpool devices: %s", gpu.error);
         fputs(json ? "[]\n" : "", stdout);
     }
     gpu_close(&gpu);

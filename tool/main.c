@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "complaint.h"
 #include "kpool/kpool.h"
 
 typedef struct Command {
@@ -65,7 +66,7 @@ static int dispatch(int argc, char **argv)
             return commands[i].run(argc - 1, argv + 1);
         }
     }
-    fprintf(stderr, "kpool: '%s' is no command; `kpool --help` lists them\n", argv[1]);
+    complain_aloud("kpool: '%.400s' is no command; `kpool --help` lists them", argv[1]);
     return EXIT_BAD_INPUT;
 }
 

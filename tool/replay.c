@@ -11,6 +11,7 @@
 #include "arguments.h"
 #include "batcher.h"
 #include "command.h"
+#include "complaint.h"
 #include "expected_pools.h"
 #include "expected_ring.h"
 #include "progress.h"
@@ -400,7 +401,7 @@ static void print_json(const Replay *replay)
 
 static int refuse(int code, const char *message)
 {
-    fprintf(stderr, "kpool replay: %s\n", message);
+    complain_aloud("kpool replay: %s", message);
     return code;
 }
 
@@ -409,16 +410,16 @@ static int read_trace(Replay *replay)
     const char *path = replay->options.path;
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
-        fprintf(stderr, "%s: %s\n", path, strerror(errno));
+        complain_aloud("%.400s: %s", path, strerror(errno));
         return EXIT_BAD_INPUT;
     }
     TraceError error;
     const bool read = trace_read(file, &replay->trace, &error);
     fclose(file);
     if (!read && error.line != 0) {
-        fprintf(stderr, "%s:%zu: %s\n", path, error.line, error.complaint.text);
+        complain_aloud("%.128s:%zu: %s", path, error.line, error.complaint.text);
     } else if (!read) {
-        fprintf(stderr, "%s: %s\n", path, error.complaint.text);
+        complain_aloud("%.128s: %s", path, error.complaint.text);
     }
     trace_truncate(&replay->trace, replay->options.requests);
     return read ? EXIT_RIGHT : EXIT_BAD_INPUT;

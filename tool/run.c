@@ -6,6 +6,7 @@
 #include "arguments.h"
 #include "case.h"
 #include "command.h"
+#include "complaint.h"
 
 typedef struct Arguments {
     const char *file;
@@ -56,7 +57,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 static int refuse(int code, const char *sentence)
 {
-    fprintf(stderr, "kpool run: %s\n", sentence);
+    complain_aloud("kpool run: %s", sentence);
     return code;
 }
 
@@ -213,7 +214,7 @@ int command_run(int argc, char **argv)
     if (case_read(&file, &made, &complaint)) {
         code = run_case(&arguments, &made);
     } else {
-        fprintf(stderr, "kpool run: %s: %s\n", arguments.file, complaint.text);
+        complain_aloud("kpool run: %.128s: %s", arguments.file, complaint.text);
         code = EXIT_BAD_INPUT;
     }
     case_free(&made);
