@@ -2,12 +2,14 @@
  * Each call is known by its seed, which says everything about it. */
 #include <argp.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "arguments.h"
+#include "broken_scenario.h"
 #include "command.h"
 #include "complaint.h"
 #include "progress.h"
@@ -33,23 +35,26 @@ typedef struct Options {
     uint64_t seed;
     uint64_t calls;
     double minutes; /* 0: as many calls as said */
+    bool broken;
     bool json;
 } Options;
 
 typedef struct Tally {
     uint64_t calls[OPERATION_COUNT];
     uint64_t wrong[OPERATION_COUNT];
+    uint64_t cases; /* requests, rows of pool ids and pairs, in all calls */
     uint64_t first_wrong; /* its seed, where any is wrong */
     bool any_wrong;
     Complaint complaint; /* of the first wrong call, or of a failure */
 } Tally;
 
-enum { KEY_SEED = 's', KEY_CALLS = 'n', KEY_MINUTES = 'm', KEY_DEVICE = 'd', KEY_JSON = 'j' };
+enum { KEY_SEED = 's', KEY_CALLS = 'n', KEY_MINUTES = 'm', KEY_DEVICE = 'd', KEY_BROKEN = 'b', KEY_JSON = 'j' };
 
 static const struct argp_option option_list[] = {
     {"calls", KEY_CALLS, "N", 0, "How many calls (default 140)", 0},
     {"minutes", KEY_MINUTES, "N", 0, "Go on for so long instead", 0},
     {"seed", KEY_SEED, "N", 0, "The seed of the first call; each next one has the next (default 1)", 0},
+    {"broken", KEY_BROKEN, NULL, 0, "Random words in every index array, thousands in a call", 0},
     {"device", KEY_DEVICE, "SEL", 0, "An index of `kpool devices`, or part of a device's name", 0},
     {"json", KEY_JSON, NULL, 0, "Print the result as one JSON object", 0},
     {0},
@@ -76,6 +81,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_DEVICE:
         options->device = argument;
         return 0;
+    case KEY_BROKEN:
+        options->broken = true;
+        return 0;
     case KEY_JSON:
         options->json = true;
         return 0;
@@ -91,7 +99,8 @@ static const struct argp argp = {
     parse,
     NULL,
     "Runs random calls of every operation on a device, in both binding layouts, and compares every bit with the "
-    "reference. Half of the calls hold broken index arrays, whose refusals are compared too.\v"
+    "reference. Half of the calls hold broken index arrays, whose refusals are compared too; with --broken all are "
+    "large calls of random words.\v"
     "Exit status: 0 the device gives the reference's bits, 1 it does not, 2 bad arguments, 3 no usable device or "
     "Vulkan failed.",
     NULL,
@@ -99,15 +108,59 @@ static const struct argp argp = {
     NULL,
 };
 
+/* ------------------------------------------------------------------------------- crash -------- */
+
+/* A shader that writes where it must not can end the process through a driver that runs on the CPU. What is said then
+ * is ready before each call, since a handler of signals may do little. */
+static char crash_line[128];
+static struct sigaction before_crash[3];
+static const int crash_signals[3] = {SIGSEGV, SIGBUS, SIGABRT};
+
+static void on_crash(int number)
+{
+    const ssize_t written = write(STDERR_FILENO, crash_line, strlen(crash_line));
+    (void)written;
+    /* The signal comes again when this returns. */
+    for (size_t i = 0; i < 3; i++) {
+        if (crash_signals[i] == number) {
+            sigaction(number, &before_crash[i], NULL);
+        }
+    }
+}
+
+static void watch_crashes(void)
+{
+    const struct sigaction action = {.sa_handler = on_crash};
+    for (size_t i = 0; i < 3; i++) {
+        sigaction(crash_signals[i], &action, &before_crash[i]);
+    }
+}
+
+static void unwatch_crashes(void)
+{
+    for (size_t i = 0; i < 3; i++) {
+        sigaction(crash_signals[i], &before_crash[i], NULL);
+    }
+}
+
+static void foresee_crash(uint64_t seed, bool broken)
+{
+    snprintf(crash_line, sizeof crash_line,
+             "\nkpool check: crashed; to see it again: kpool check %s--seed %llu --calls 1\n",
+             broken ? "--broken " : "", (unsigned long long)seed);
+}
+
+/* ------------------------------------------------------------------------------- calls -------- */
+
 /* The seed alone decides the operation; the layouts take turns. */
-static ScenarioOutcome run_call(Gpu *gpu, uint64_t seed, Tally *tally)
+static ScenarioOutcome run_call(Gpu *gpu, uint64_t seed, bool broken, Tally *tally)
 {
     const size_t kind = seed % OPERATION_COUNT;
     Random random = {seed};
     Scenario scenario;
     TensorImages expected;
     Complaint complaint;
-    if (!random_scenario(operations[kind].operation, &random, &scenario, &complaint)) {
+    if (!(broken ? broken_scenario : random_scenario)(operations[kind].operation, &random, &scenario, &complaint)) {
         tally->complaint = complaint;
         return SCENARIO_FAILED;
     }
@@ -119,8 +172,9 @@ static ScenarioOutcome run_call(Gpu *gpu, uint64_t seed, Tally *tally)
     } else {
         complain(&complaint, "out of memory");
     }
-    scenario_free(&scenario);
     tally->calls[kind]++;
+    tally->cases += scenario_cases(&scenario);
+    scenario_free(&scenario);
     if (outcome == SCENARIO_WRONG) {
         tally->wrong[kind]++;
         if (!tally->any_wrong) {
@@ -156,13 +210,14 @@ static bool run_calls(Gpu *gpu, KpoolContext contexts[2], const Options *options
             break;
         }
         if (terminal && now - drawn > 0.1) {
-            fprintf(stderr, "\rcheck: %llu calls, %llu wrong ", (unsigned long long)sum(tally->calls),
-                    (unsigned long long)sum(tally->wrong));
+            fprintf(stderr, "\rcheck: %llu calls, %llu cases, %llu wrong ", (unsigned long long)sum(tally->calls),
+                    (unsigned long long)tally->cases, (unsigned long long)sum(tally->wrong));
             drawn = now;
         }
         const uint64_t seed = options->seed + i;
         gpu->context = contexts[seed / OPERATION_COUNT % 2];
-        failed = run_call(gpu, seed, tally) == SCENARIO_FAILED;
+        foresee_crash(seed, options->broken);
+        failed = run_call(gpu, seed, options->broken, tally) == SCENARIO_FAILED;
         if (failed) {
             fprintf(stderr, "%skpool check: seed %llu: %s\n", terminal ? "\r" : "", (unsigned long long)seed,
                     tally->complaint.text);
@@ -183,9 +238,9 @@ static void print_result(const Gpu *gpu, const Options *options, const Tally *ta
             json_object_set_new(calls, operations[i].name, json_integer((json_int_t)tally->calls[i]));
             json_object_set_new(wrong, operations[i].name, json_integer((json_int_t)tally->wrong[i]));
         }
-        json_t *result = json_pack("{s:s, s:b, s:I, s:o, s:o}", "device", gpu->properties.deviceName, "right",
-                                   !tally->any_wrong, "seed", (json_int_t)options->seed, "calls", calls, "wrong",
-                                   wrong);
+        json_t *result = json_pack("{s:s, s:b, s:I, s:I, s:o, s:o}", "device", gpu->properties.deviceName, "right",
+                                   !tally->any_wrong, "seed", (json_int_t)options->seed, "cases",
+                                   (json_int_t)tally->cases, "calls", calls, "wrong", wrong);
         if (tally->any_wrong) {
             json_object_set_new(result, "first_wrong", json_integer((json_int_t)tally->first_wrong));
             json_object_set_new(result, "mismatch", json_string(tally->complaint.text));
@@ -199,9 +254,10 @@ static void print_result(const Gpu *gpu, const Options *options, const Tally *ta
         printf("%-18s%8llu calls%8llu wrong\n", operations[i].name, (unsigned long long)tally->calls[i],
                (unsigned long long)tally->wrong[i]);
     }
+    printf("%llu requests, rows of pool ids and pairs\n", (unsigned long long)tally->cases);
     if (tally->any_wrong) {
-        printf("WRONG on %s: %s\nto see it again: kpool check --seed %llu --calls 1\n", gpu->properties.deviceName,
-               tally->complaint.text, (unsigned long long)tally->first_wrong);
+        printf("WRONG on %s: %s\nto see it again: kpool check %s--seed %llu --calls 1\n", gpu->properties.deviceName,
+               tally->complaint.text, options->broken ? "--broken " : "", (unsigned long long)tally->first_wrong);
     } else {
         printf("the reference's bits on %s\n", gpu->properties.deviceName);
     }
@@ -234,7 +290,9 @@ int command_check(int argc, char **argv)
     if (kpoolCreateContext(&floor, &contexts[1], &diagnostic) != KPOOL_SUCCESS) {
         complain_aloud("kpool check: %s", diagnostic.message);
     } else {
+        watch_crashes();
         ran = run_calls(&gpu, contexts, &options, &tally);
+        unwatch_crashes();
         gpu.context = contexts[0];
         kpoolDestroyContext(contexts[1]);
     }

@@ -6,8 +6,8 @@
 
 #include "strided.h"
 
-/* Bytes of pattern before and after each tensor, at least. */
-#define GUARD 256u
+/* Bytes of pattern before and after each tensor, at least: what lands a row or a small slot too far lands in them. */
+#define GUARD 16384u
 
 /* A tensor's place in this file's tables. */
 typedef struct Placement {

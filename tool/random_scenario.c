@@ -51,7 +51,7 @@ static KpoolGeometry random_geometry(Random *random)
     return geometry;
 }
 
-static KpoolKernelCreateInfo random_info(KpoolOperation operation, Random *random)
+KpoolKernelCreateInfo random_info(KpoolOperation operation, Random *random)
 {
     KpoolKernelCreateInfo info = {.operation = operation, .geometry = random_geometry(random)};
     const uint32_t row_size = info.geometry.head_dim * kpoolTypeSize(info.geometry.type);
@@ -80,7 +80,7 @@ static VkDeviceSize gap(Random *random, uint32_t unit, uint32_t most)
     return (VkDeviceSize)unit * random_between(random, 0, most);
 }
 
-static void random_layout(Random *random, const KpoolKernelCreateInfo *info, KpoolCall *call)
+void random_layout(Random *random, const KpoolKernelCreateInfo *info, KpoolCall *call)
 {
     const KpoolGeometry *geometry = &info->geometry;
     const uint32_t unit = info->alignment / kpoolTypeSize(geometry->type);
@@ -198,6 +198,18 @@ static void random_pairs(Random *random, Scenario *scenario)
     }
 }
 
+void random_keys(Random *random, Scenario *scenario)
+{
+    const KpoolType type = scenario->info.geometry.type;
+    if (makes_keys(scenario->info.operation)) {
+        const size_t size = kpoolTypeSize(type);
+        random_values(random, type, scenario->images.tail, (size_t)scenario->sizes.tail.size / size);
+        random_values(random, type, scenario->images.k, (size_t)scenario->sizes.k.size / size);
+        random_values(random, type, scenario->images.gate, (size_t)scenario->sizes.gate.size / size);
+        random_values(random, KPOOL_TYPE_F32, scenario->images.ape, (size_t)scenario->sizes.ape.size / 4);
+    }
+}
+
 bool random_scenario(KpoolOperation operation, Random *random, Scenario *scenario, Complaint *complaint)
 {
     *scenario = (Scenario){.info = random_info(operation, random)};
@@ -223,13 +235,7 @@ bool random_scenario(KpoolOperation operation, Random *random, Scenario *scenari
     if (!scenario_allocate(scenario, random, complaint)) {
         return false;
     }
-    const size_t size = kpoolTypeSize(info->geometry.type);
-    if (makes_keys(operation)) {
-        random_values(random, info->geometry.type, scenario->images.tail, (size_t)scenario->sizes.tail.size / size);
-        random_values(random, info->geometry.type, scenario->images.k, (size_t)scenario->sizes.k.size / size);
-        random_values(random, info->geometry.type, scenario->images.gate, (size_t)scenario->sizes.gate.size / size);
-        random_values(random, KPOOL_TYPE_F32, scenario->images.ape, (size_t)scenario->sizes.ape.size / 4);
-    }
+    random_keys(random, scenario);
     if (scenario->sizes.input_row_offsets.size != 0) {
         random_requests(random, scenario);
     }

@@ -267,6 +267,22 @@ void reference_pool_row_offsets(uint32_t kpool, const KpoolCall *call, const uin
     pool_row_offsets[call->requests] = sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
 }
 
+/* The last request whose entry of the table is at most row, where the table never descends. Where it does, the contract
+ * leaves the owner open, and this is the search of the shaders, so that a comparison with them stays exact. */
+static uint32_t find_owner(const uint32_t *table, uint32_t requests, int64_t row)
+{
+    uint32_t low = 0;
+    for (uint32_t high = requests; high - low > 1;) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (table[middle] <= row) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 static void compress_rows(const KpoolKernelCreateInfo *info, const KpoolCall *call, const void *k, const void *gate,
                           const float *ape, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
                           const uint32_t *pool_row_offsets, const Outputs *outputs, uint32_t *status)
@@ -284,9 +300,11 @@ static void compress_rows(const KpoolKernelCreateInfo *info, const KpoolCall *ca
         const NewPools pools = find_new_pools(P, L, input_row_offsets[b + 1] - input_row_offsets[b]);
         for (int64_t j = 0; j < pools.count; j++) {
             const int64_t row = (int64_t)pool_row_offsets[b] + j;
-            /* A row belongs to the request in whose range of pool_row_offsets it lies. */
-            if (row >= rows || row >= pool_row_offsets[b + 1]) {
+            if (row >= rows) {
                 break;
+            }
+            if (find_owner(pool_row_offsets, call->requests, row) != b) {
+                continue;
             }
             Member members[KPOOL_MAX_KPOOL];
             for (int64_t m = 0; m < P; m++) {
@@ -355,6 +373,9 @@ void reference_expand_topk(uint32_t kpool, uint32_t topk, KpoolTopkLayout layout
         }
         for (int64_t i = 0; cause == -2 && i < n; i++) {
             const int64_t t = input_row_offsets[b] + i;
+            if (find_owner(input_row_offsets, call->requests, t) != b) {
+                continue;
+            }
             const int64_t visible = L + i + 1;
             int32_t *row = &out[t * width];
             int64_t used = 0;

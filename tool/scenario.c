@@ -123,6 +123,13 @@ void scenario_apply_reference(const Scenario *scenario, TensorImages *images)
     }
     free(images->scratch);
     images->scratch = NULL;
+    if (scenario->collides) {
+        void **const open[] = {&images->tail, &images->closed_pooled, &images->pooled};
+        for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
+            free(*open[i]);
+            *open[i] = NULL;
+        }
+    }
 }
 
 static bool compare(const char *name, const void *actual, const void *expected, VkDeviceSize size, Complaint *complaint)

@@ -12,6 +12,7 @@ typedef struct Scenario {
     KpoolCall call;
     KpoolBindings sizes;
     TensorImages images; /* every tensor, also those the operation does not use */
+    bool collides;       /* two requests have one slot, two keys one place, or two pairs one destination */
 } Scenario;
 
 /* The words of an index array, after its base. */
@@ -27,7 +28,7 @@ bool scenario_copy_images(const Scenario *scenario, TensorImages *copy);
 void scenario_free_images(TensorImages *images);
 
 /* Applies the reference to images that are a copy of the scenario's. scratch, which has no meaning afterwards, is freed
- * and NULL. */
+ * and NULL; so are, where the scenario collides, the ring and the keys, whose contents the contract leaves open. */
 void scenario_apply_reference(const Scenario *scenario, TensorImages *images);
 
 typedef enum ScenarioOutcome {
