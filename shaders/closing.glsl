@@ -15,12 +15,15 @@ uint slot_word;
 uint ring_word(uint position) { return slot_word + (position % ring) * pc.tail_row_stride; }
 
 uvec4 member_words(uint m) {
+    uvec4 words;
     if (closes_rings && m < pending) {
         const uint row = ring_word(begin + m);
-        return uvec4(PAIR(tail, row + pc.tail_plane_stride), PAIR(tail, row));
+        READ_PAIRS(words, tail, row + pc.tail_plane_stride, tail, row)
+    } else {
+        const uint row = first + (m - pending);
+        READ_PAIRS(words, gate, row * pc.gate_row_stride, k, row * pc.k_row_stride)
     }
-    const uint row = first + (m - pending);
-    return uvec4(PAIR(gate, row * pc.gate_row_stride), PAIR(k, row * pc.k_row_stride));
+    return words;
 }
 
 // Reads request r; returns whether it is served.

@@ -63,9 +63,8 @@ layout(set = 0, binding = KPOOL_GROUP_out, std430) restrict buffer OutGroup { RO
 // A row of tail, k or gate, in the words that are moved.
 const uint row_words = head_dim * element_size / KPOOL_WORD_BYTES;
 
-// More workgroups than one dimension holds lie in rows of gl_NumWorkGroups.x. The product is below
-// 2^31 + 2^16, since no tensor has 2^31 elements.
-uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
+// More workgroups than a row holds lie in further rows. The product is below 2^31 + 2^16: the host refuses more.
+uint group_index() { return gl_WorkGroupID.y * KPOOL_GROUP_ROW + gl_WorkGroupID.x; }
 
 // The item this invocation works on, and which of its lanes it is. With one item a workgroup a factor is 0, so the
 // compiler sees that the item is the same for all, and reads what belongs to it once.

@@ -110,7 +110,12 @@
     X(13, with_tail)            \
     X(14, scatters)             \
     X(15, operation)            \
-    X(16, page_size)
+    X(16, page_size)            \
+    X(17, rows_per_item)
+
+/* Workgroups in a row of the grid, where there are more than one row: a constant costs the shader no load. Every device
+ * takes 65,535 of each; fewer, so that the last row has few that find nothing to do. */
+#define KPOOL_GROUP_ROW 4096
 
 /* Values of `operation` in the kernels that share a module: those of KpoolOperation. */
 #define KPOOL_RING_CLOSE 2

@@ -14,7 +14,7 @@ const bool f32_out = pooled_type == 1u;
 const bool f16_out = pooled_type == 2u;
 const bool fast = numerics == 1u;
 
-// Words of the pair in member m's row of gate (x, y) and of k (z, w), as PAIR reads them.
+// Words of the pair in member m's row of gate (x, y) and of k (z, w), as READ_PAIRS reads them.
 uvec4 member_words(uint m);
 
 // Members are read this many at a time, so that their loads are under way together. A pool that fits is read
@@ -46,8 +46,14 @@ void set_pair(uint pair) {
     pair_words = min(words * pair + uvec2(0u, words - 1u), uvec2(head_dim - 1u));
 }
 
-// PAIR reads, STORE_PAIR writes the pair in the row of `tensor` that starts at word `row`.
-#define PAIR(tensor, row) uvec2(AT(tensor, (row) + pair_words.x), AT(tensor, (row) + pair_words.y))
+// READ_PAIRS reads the pairs of two rows, which start at words first and second, into words.xy and words.zw. A software
+// driver reads a word as often as it stands here, so one that is a whole pair is read once. STORE_PAIR writes a pair.
+#define READ_PAIRS(words, tensor, first, other, second)            \
+    words.xz = uvec2(AT(tensor, (first) + pair_words.x), AT(other, (second) + pair_words.x)); \
+    words.yw = words.xz;                                           \
+    if (f32_in) {                                                  \
+        words.yw = uvec2(AT(tensor, (first) + pair_words.y), AT(other, (second) + pair_words.y)); \
+    }
 #define STORE_PAIR(tensor, row, key)                                        \
     if (f32_out) {                                                          \
         AT(tensor, (row) + pair_channels.x) = (key).x;                      \

@@ -6,8 +6,8 @@
 // pooled_key.glsl; the constant `operation` says which one a pipeline is, and the driver drops the rest.
 //
 // lanes_per_item invocations share an item; items_per_group items share a workgroup. An item is a request
-// (ring_close), a row of pooled (compress), or, in step, the one in the first workgroups and the other in the rest:
-// no workgroup waits for another.
+// (ring_close), rows_per_item rows of pooled (compress), or, in step, the one in the first workgroups and the other in
+// the rest: no workgroup waits for another.
 
 #include "common.glsl"
 
@@ -90,37 +90,39 @@ void seed_request(Request request, uint lane) {
         for (uint m = 0u; m < seed.count; m++) {
             const uint to = ring_word(seed.begin + m);
             const uint row = seed.row + m;
-            const uvec2 key = PAIR(k, row * pc.k_row_stride);
-            const uvec2 score = PAIR(gate, row * pc.gate_row_stride);
-            AT(tail, to + pair_words.x) = key.x;
-            AT(tail, to + pair_words.y) = key.y;
-            AT(tail, to + pc.tail_plane_stride + pair_words.x) = score.x;
-            AT(tail, to + pc.tail_plane_stride + pair_words.y) = score.y;
+            uvec4 words;
+            READ_PAIRS(words, gate, row * pc.gate_row_stride, k, row * pc.k_row_stride)
+            AT(tail, to + pair_words.x) = words.z;
+            AT(tail, to + pc.tail_plane_stride + pair_words.x) = words.x;
+            if (f32_in) {
+                AT(tail, to + pair_words.y) = words.w;
+                AT(tail, to + pc.tail_plane_stride + pair_words.y) = words.y;
+            }
         }
         pair += lanes_per_item;
     } while (lanes_per_item < row_pairs && pair < row_pairs);
 }
 
-// Reads row `row` of pooled: its owner, and whether it is one of its pools.
+// Reads row `row` of pooled, below rows_end(): its owner, and whether it is one of its pools.
 void read_row(uint row, uint lane) {
-    if (row >= pc.pooled_rows || pc.requests == 0u || row >= AT(pool_row_offsets, pc.requests)) {
-        return;
-    }
     owner = find_owner(row);
     const uint start = AT(pool_row_offsets, owner);
     Request request;
-    if (judge_request(owner, request) != ACCEPTED || row < start || row - start >= count_new_pools(request)) {
+    makes_key = judge_request(owner, request) == ACCEPTED && row >= start && row - start < count_new_pools(request);
+    if (!makes_key) {
         if (lane == 0u) {
             atomicAdd(AT(status, 8u), 1u);
         }
         return;
     }
-    makes_key = true;
     pool = first_new_pool(request) + (row - start);
     // A complete pool ends within the request, so pool * kpool does not wrap.
     first = request.first + (pool * kpool - request.cached);
     target = row;
 }
+
+// The rows that there are to make. Without requests there is none, whatever the offsets hold.
+uint rows_end() { return pc.requests == 0u ? 0u : min(pc.pooled_rows, AT(pool_row_offsets, pc.requests)); }
 
 void main() {
     const uint lane = item_lane();
@@ -128,20 +130,32 @@ void main() {
     // Requests take whole workgroups, so that rows begin at one of their own.
     const uint closing_items =
         closes_rings ? (pc.requests + items_per_group - 1u) / items_per_group * items_per_group : 0u;
+    const bool is_request = closes_rings && (!compresses || item < closing_items);
+    // An item's rows lie this far apart, so that items with nothing to do are the last ones. Nothing wraps: all stay
+    // below 2^31, and row below twice that.
+    const uint apart = (pc.pooled_rows + rows_per_item - 1u) / rows_per_item;
+    uint row = item - closing_items;
+    uint end = 0u;
     Request request;
     bool seeding = false;
-    if (closes_rings && (!compresses || item < closing_items)) {
+    if (is_request) {
         seeding = read_closing(item, lane, request);
         target = item;
-    } else {
-        read_row(item - closing_items, lane);
+    } else if (row < apart) {
+        end = rows_end();
     }
     if (!closes_rings) {
         count_dropped_requests();
     }
-    if (makes_key) {
-        make_key(lane);
-    }
+    do {
+        if (row < end) {
+            read_row(row, lane);
+        }
+        if (makes_key) {
+            make_key(lane);
+        }
+        row += apart;
+    } while (rows_per_item > 1u && row < end);
     if (seeds && seeding) {
         seed_request(request, lane);
     }

@@ -20,20 +20,12 @@ uint read_request(uint r, uint slot, uint slots, out Request request) {
     if (last == first) {
         return EMPTY;
     }
-    if (last < first) {
-        return 0u;
-    }
-    if (last > pc.rows) {
-        return 1u;
-    }
-    if (slot >= slots) {
-        return 2u;
-    }
-    // L + n > 2^32 - 1, asked without the sum that could wrap.
-    if (request.tokens > 0xffffffffu - request.cached) {
-        return 3u;
-    }
-    return ACCEPTED;
+    // From the last test to the first, so that the first that applies stands; selections make smaller modules than
+    // branches. L + n > 2^32 - 1 is asked without the sum that could wrap.
+    uint verdict = request.tokens > 0xffffffffu - request.cached ? 3u : ACCEPTED;
+    verdict = slot >= slots ? 2u : verdict;
+    verdict = last > pc.rows ? 1u : verdict;
+    return last < first ? 0u : verdict;
 }
 
 // Adds a request that was dropped to its count; one invocation of each request calls it.

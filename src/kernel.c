@@ -61,7 +61,8 @@ static uint32_t power_of_two_above(uint32_t value, uint32_t most)
 }
 
 /* On a CPU the cost follows the lanes launched, so there a lane does several words and a workgroup many items; a GPU
- * wants the shortest chain: a lane a word, up to one or two subgroups. */
+ * wants the shortest chain: a lane a word, up to one or two subgroups. Most calls bring far fewer pools than they may, and
+ * on a CPU an item without work costs almost what one with work does: there few items make many rows. */
 static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo *info)
 {
     const bool whole = kpoolOperationUsesWholeGroup(info->operation);
@@ -77,6 +78,9 @@ static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo 
     if (info->itemsPerGroup == 0) {
         const uint32_t wanted = whole ? 1 : cpu ? 64 : 32;
         info->itemsPerGroup = info->lanesPerItem < wanted ? wanted / info->lanesPerItem : 1;
+    }
+    if (info->rowsPerItem == 0) {
+        info->rowsPerItem = cpu && kpoolOperationMakesRows(info->operation) ? 8 : 1;
     }
 }
 
@@ -95,6 +99,15 @@ static KpoolResult resolve_info(KpoolContext context, const KpoolKernelCreateInf
     if (!is_power_of_two(info->itemsPerGroup)) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.itemsPerGroup",
                          "createInfo.itemsPerGroup is %u, must be a power of two", info->itemsPerGroup);
+    }
+    if (info->rowsPerItem >= KPOOL_MAX_ELEMENTS) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, "createInfo.rowsPerItem",
+                         "createInfo.rowsPerItem is %u, must be below 2^31", info->rowsPerItem);
+    }
+    if (!kpoolOperationMakesRows(info->operation) && info->rowsPerItem != 1) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.rowsPerItem",
+                         "createInfo.rowsPerItem is %u, must be 0 or 1 for %s", info->rowsPerItem,
+                         kpoolOperationName(info->operation));
     }
     if (kpoolOperationUsesWholeGroup(info->operation) && info->itemsPerGroup != 1) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.itemsPerGroup",
@@ -132,6 +145,7 @@ static KpoolResult create_pipeline(KpoolKernel kernel, uint32_t pass, VkShaderMo
         .scatters = pass,
         .operation = (uint32_t)info->operation,
         .page_size = info->page_size,
+        .rows_per_item = info->rowsPerItem,
     };
     static const VkSpecializationMapEntry entries[] = {
 #define MAP_ENTRY(id, name) {id, offsetof(Specialization, name), sizeof(uint32_t)},

@@ -9,13 +9,19 @@ static uint64_t divide_up(uint64_t value, uint64_t divisor)
     return (value + divisor - 1) / divisor;
 }
 
+/* Items that make rows of pooled. */
+static uint64_t count_row_items(KpoolKernel kernel, const KpoolCall *call)
+{
+    return divide_up(call->pooled_rows, kernel->info.rowsPerItem);
+}
+
 /* What the call has of the operation's items, and the name of the argument that says so. */
 static uint64_t count_items(KpoolKernel kernel, const KpoolCall *call, const char **name)
 {
     switch (kernel->info.operation) {
     case KPOOL_OPERATION_COMPRESS:
         *name = "pooled_rows";
-        return call->pooled_rows;
+        return count_row_items(kernel, call);
     case KPOOL_OPERATION_EXPAND_TOPK:
         *name = "rows";
         return call->rows;
@@ -37,7 +43,8 @@ static bool judges_requests_beside(KpoolOperation operation)
     return operation == KPOOL_OPERATION_COMPRESS || operation == KPOOL_OPERATION_EXPAND_TOPK;
 }
 
-/* Spreads the workgroups over x and y: one dimension may hold as few as 65,535. */
+/* Spreads the workgroups over x and y: one dimension may hold as few as 65,535. Those beyond total find nothing to
+ * do. */
 static KpoolResult count_groups(KpoolKernel kernel, const KpoolCall *call, uint32_t groups[3],
                                 KpoolDiagnostic *diagnostic)
 {
@@ -46,19 +53,18 @@ static KpoolResult count_groups(KpoolKernel kernel, const KpoolCall *call, uint3
     const char *name;
     uint64_t total = divide_up(count_items(kernel, call, &name), info->itemsPerGroup);
     if (info->operation == KPOOL_OPERATION_STEP) {
-        total += divide_up(call->pooled_rows, info->itemsPerGroup);
+        total += divide_up(count_row_items(kernel, call), info->itemsPerGroup);
     }
     if (judges_requests_beside(info->operation)) {
         const uint64_t judging = divide_up(call->requests, info->lanesPerItem * info->itemsPerGroup);
         total = total > judging ? total : judging;
     }
-    /* As few rows as there can be, then all as short as they can be: fewer than y workgroups find nothing to do. */
-    const uint64_t y = total <= most[0] ? total != 0 : divide_up(total, most[0]);
-    const uint64_t x = y <= 1 ? total : divide_up(total, y);
+    const uint64_t y = divide_up(total, KPOOL_GROUP_ROW);
+    const uint64_t x = y <= 1 ? total : KPOOL_GROUP_ROW;
     if (y > most[1]) {
         return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, name,
-                         "%s needs %llu workgroups, over %u x %u, the device's maxComputeWorkGroupCount", name,
-                         (unsigned long long)total, most[0], most[1]);
+                         "%s needs %llu workgroups, over %u x %u, rows of the device's maxComputeWorkGroupCount[1]",
+                         name, (unsigned long long)total, KPOOL_GROUP_ROW, most[1]);
     }
     groups[0] = (uint32_t)x;
     groups[1] = (uint32_t)y;

@@ -83,16 +83,20 @@ uint32_t kpoolKernelTensors(const KpoolKernelCreateInfo *info)
     return kpoolOperationTensors(info->operation) | (kpoolOptionalTensors(info->operation) & kept);
 }
 
+bool kpoolOperationMakesRows(KpoolOperation operation)
+{
+    return operation == KPOOL_OPERATION_COMPRESS || operation == KPOOL_OPERATION_STEP;
+}
+
 bool kpoolOperationMakesKeys(KpoolOperation operation)
 {
-    return operation == KPOOL_OPERATION_RING_CLOSE || operation == KPOOL_OPERATION_COMPRESS ||
-           operation == KPOOL_OPERATION_STEP;
+    return operation == KPOOL_OPERATION_RING_CLOSE || kpoolOperationMakesRows(operation);
 }
 
 uint32_t kpoolModuleTensors(KpoolOperation operation)
 {
     /* compress is part of step's module. */
-    return operation == KPOOL_OPERATION_COMPRESS || operation == KPOOL_OPERATION_STEP
+    return kpoolOperationMakesRows(operation)
                ? kpoolOperationTensors(KPOOL_OPERATION_STEP) | kpoolOptionalTensors(KPOOL_OPERATION_STEP)
                : kpoolOperationTensors(operation);
 }

@@ -58,6 +58,8 @@ bool kpoolTensorHasRows(uint32_t tensor);
 bool kpoolOperationMovesRows(KpoolOperation operation);
 /* Whether it makes pooled keys. */
 bool kpoolOperationMakesKeys(KpoolOperation operation);
+/* Whether rows of pooled are among its items. */
+bool kpoolOperationMakesRows(KpoolOperation operation);
 /* Whether a workgroup works on one item together, so that there is only one in it. */
 bool kpoolOperationUsesWholeGroup(KpoolOperation operation);
 

@@ -290,7 +290,8 @@ static void test_pipeline(void **state)
                                          .lanes_per_item = 8,
                                          .items_per_group = 4,
                                          .type = KPOOL_TYPE_BF16,
-                                         .operation = KPOOL_OPERATION_SEED_TAIL};
+                                         .operation = KPOOL_OPERATION_SEED_TAIL,
+                                         .rows_per_item = 1};
         assert_int_equal(pipeline->specialization_count, sizeof expected / 4);
         assert_memory_equal(pipeline->specialization, &expected, sizeof expected);
         assert_int_equal(fake.calls[2].function, FAKE_vkDestroyShaderModule);
@@ -406,6 +407,7 @@ static void test_constants_of_pools(void **state)
         KpoolKernelCreateInfo kernelInfo = kernel_info_of(cases[i].operation);
         kernelInfo.lanesPerItem = 8;
         kernelInfo.itemsPerGroup = 4;
+        kernelInfo.rowsPerItem = cases[i].operation == KPOOL_OPERATION_RING_CLOSE ? 1 : 5;
         kernelInfo.page_size = cases[i].page_size;
         kernelInfo.pooled_type = cases[i].pooled_type;
         kernelInfo.numerics = cases[i].numerics;
@@ -424,7 +426,8 @@ static void test_constants_of_pools(void **state)
                                          .pooled_type = (uint32_t)cases[i].pooled_type_used,
                                          .numerics = (uint32_t)cases[i].numerics,
                                          .operation = (uint32_t)cases[i].operation,
-                                         .page_size = cases[i].page_size_used};
+                                         .page_size = cases[i].page_size_used,
+                                         .rows_per_item = kernelInfo.rowsPerItem};
         assert_memory_equal(fake.calls[1].specialization, &expected, sizeof expected);
         assert_int_equal(kpoolGetKernelInfo(kernel).page_size, cases[i].page_size_used);
         kpoolDestroyKernel(kernel);
@@ -596,6 +599,11 @@ static void test_kernel_arguments(void **state)
         {"createInfo.lanesPerItem", KPOOL_ERROR_LIMIT, {.lanesPerItem = 16, .itemsPerGroup = 16}, false},
         {"createInfo.lanesPerItem", KPOOL_ERROR_LIMIT,
          {.lanesPerItem = 1u << 31, .itemsPerGroup = 1u << 31}, false},
+        {"createInfo.rowsPerItem", KPOOL_ERROR_INVALID_ARGUMENT, {.rowsPerItem = 2}, false},
+        {"createInfo.rowsPerItem", KPOOL_ERROR_INVALID_ARGUMENT,
+         {.operation = KPOOL_OPERATION_RING_CLOSE, .rowsPerItem = 2}, false},
+        {"createInfo.rowsPerItem", KPOOL_ERROR_LIMIT,
+         {.operation = KPOOL_OPERATION_COMPRESS, .rowsPerItem = 1u << 31}, false},
     };
     FakeVulkan fake;
     CountingAllocator allocator;
@@ -613,6 +621,7 @@ static void test_kernel_arguments(void **state)
         kernelInfo.alignment = change->alignment;
         kernelInfo.lanesPerItem = change->lanesPerItem;
         kernelInfo.itemsPerGroup = change->itemsPerGroup;
+        kernelInfo.rowsPerItem = change->rowsPerItem;
         if (change->operation != KPOOL_OPERATION_NONE || cases[i].no_operation) {
             kernelInfo.operation = change->operation;
         }

@@ -935,6 +935,13 @@ static KpoolResult groups_for(Rig *rig, uint32_t requests, uint32_t groups[3])
     return result;
 }
 
+/* One row as long as there are workgroups, or full rows, as few as hold them all. */
+static void check_grid(const uint32_t groups[3], uint64_t needed)
+{
+    const uint32_t expected[3] = {needed <= 4096 ? (uint32_t)needed : 4096, (uint32_t)((needed + 4095) / 4096), 1};
+    assert_memory_equal(groups, expected, sizeof expected);
+}
+
 static void test_group_counts(void **state)
 {
     (void)state;
@@ -951,20 +958,25 @@ static void test_group_counts(void **state)
         {4, {65535, 65535}, 5, 2},
         {128, {65535, 65535}, 128, 1},
         {128, {65535, 65535}, 129, 2},
+        {1, {65535, 65535}, 4095, 4095},
+        {1, {65535, 65535}, 4096, 4096},
+        {1, {65535, 65535}, 4097, 4097},
         {1, {65535, 65535}, 65535, 65535},
         {1, {65535, 65535}, 65536, 65536},
         {2, {65535, 65535}, 131070, 65535},
         {2, {65535, 65535}, 131071, 65536},
         {1, {65535, 65535}, 131071, 131071},
         {1, {65535, 65535}, 100000000, 100000000},
-        {1, {4, 3}, 12, 12},
-        {1, {4, 3}, 5, 5},
-        {1, {4, 3}, 13, 0},
-        {4, {4, 3}, 48, 12},
-        {4, {4, 3}, 49, 0},
+        {1, {65535, 65535}, 268431360, 268431360},
+        {1, {65535, 65535}, 268431361, 0},
+        {2, {65535, 65535}, 268431361, 134215681},
+        {1, {65535, 3}, 12288, 12288},
+        {1, {65535, 3}, 12289, 0},
+        {4, {65535, 3}, 49152, 12288},
+        {4, {65535, 3}, 49153, 0},
         {1, {2147483647, 65535}, 100000000, 100000000},
-        {1, {65535, 1}, 65535, 65535},
-        {1, {65535, 1}, 65536, 0},
+        {1, {65535, 1}, 4096, 4096},
+        {1, {65535, 1}, 4097, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Rig rig;
@@ -979,13 +991,7 @@ static void test_group_counts(void **state)
             assert_int_equal(result, KPOOL_ERROR_LIMIT);
         } else {
             assert_int_equal(result, KPOOL_SUCCESS);
-            assert_in_range(groups[0], 1, cases[i].most[0]);
-            assert_in_range(groups[1], 1, cases[i].most[1]);
-            assert_int_equal(groups[2], 1);
-            /* All of them, in as few rows as there can be, with less than one workgroup a row for nothing. */
-            const uint64_t all = (uint64_t)groups[0] * groups[1];
-            assert_in_range(all, cases[i].needed, cases[i].needed + groups[1] - 1);
-            assert_int_equal(groups[1], (cases[i].needed + cases[i].most[0] - 1) / cases[i].most[0]);
+            check_grid(groups, cases[i].needed);
         }
         close_rig(&rig);
     }
@@ -1000,26 +1006,34 @@ static void test_group_counts_of_operations(void **state)
         uint32_t lanes, items;
         KpoolCall call;
         uint32_t needed;
+        uint32_t rows_per_item; /* 0: the default, 1 on this device */
     } cases[] = {
-        {KPOOL_OPERATION_RING_CLOSE, 16, 4, {.max_slots = 1, .requests = 9}, 3},
-        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 5, .pooled_rows = 9}, 3},
-        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 65}, 2},
-        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 64, .pooled_rows = 1}, 1},
-        {KPOOL_OPERATION_COMPRESS, 1, 1, {.pooled_rows = 65536}, 65536},
-        {KPOOL_OPERATION_POOL_ROW_OFFSETS, 64, 1, {.requests = 0}, 1},
-        {KPOOL_OPERATION_POOL_ROW_OFFSETS, 64, 1, {.requests = 100000}, 1},
-        {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.requests = 1, .rows = 7}, 7},
-        {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.requests = 65}, 2},
-        {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.rows = 262144}, 262144},
-        {KPOOL_OPERATION_COPY_SLOTS, 16, 4, {.max_slots = 1, .pair_count = 9, .requests = 1000}, 3},
+        {KPOOL_OPERATION_RING_CLOSE, 16, 4, {.max_slots = 1, .requests = 9}, 3, 0},
+        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 5, .pooled_rows = 9}, 3, 0},
+        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 65}, 2, 0},
+        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 64, .pooled_rows = 1}, 1, 0},
+        {KPOOL_OPERATION_COMPRESS, 1, 1, {.pooled_rows = 65536}, 65536, 0},
+        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 5, .pooled_rows = 32}, 1, 8},
+        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 5, .pooled_rows = 33}, 2, 8},
+        {KPOOL_OPERATION_COMPRESS, 16, 4, {.requests = 129, .pooled_rows = 33}, 3, 8},
+        {KPOOL_OPERATION_COMPRESS, 1, 1, {.pooled_rows = 7}, 3, 3},
+        {KPOOL_OPERATION_COMPRESS, 1, 1, {.pooled_rows = 1000}, 1, 2147483647},
+        {KPOOL_OPERATION_POOL_ROW_OFFSETS, 64, 1, {.requests = 0}, 1, 0},
+        {KPOOL_OPERATION_POOL_ROW_OFFSETS, 64, 1, {.requests = 100000}, 1, 0},
+        {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.requests = 1, .rows = 7}, 7, 0},
+        {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.requests = 65}, 2, 0},
+        {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.rows = 262144}, 262144, 0},
+        {KPOOL_OPERATION_COPY_SLOTS, 16, 4, {.max_slots = 1, .pair_count = 9, .requests = 1000}, 3, 0},
         /* Requests and rows of pooled each take whole workgroups. */
-        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 1, .pooled_rows = 1}, 2},
-        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 4, .pooled_rows = 4}, 2},
-        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9, .pooled_rows = 5}, 5},
-        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 5, .pooled_rows = 13}, 6},
-        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .pooled_rows = 9}, 3},
-        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9}, 3},
-        {KPOOL_OPERATION_STEP, 1, 1, {.max_slots = 1, .requests = 300, .pooled_rows = 65236}, 65536},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 1, .pooled_rows = 1}, 2, 0},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 4, .pooled_rows = 4}, 2, 0},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9, .pooled_rows = 5}, 5, 0},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 5, .pooled_rows = 13}, 6, 0},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .pooled_rows = 9}, 3, 0},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9}, 3, 0},
+        {KPOOL_OPERATION_STEP, 1, 1, {.max_slots = 1, .requests = 300, .pooled_rows = 65236}, 65536, 0},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9, .pooled_rows = 32}, 4, 8},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9, .pooled_rows = 33}, 5, 8},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Rig rig;
@@ -1028,13 +1042,12 @@ static void test_group_counts_of_operations(void **state)
                                       .geometry = {.head_dim = 2, .kpool = 4, .type = KPOOL_TYPE_F32},
                                       .lanesPerItem = cases[i].lanes,
                                       .itemsPerGroup = cases[i].items,
+                                      .rowsPerItem = cases[i].rows_per_item,
                                       .topk = 1};
         open_kernel(&rig, &info, &cases[i].call);
         uint32_t groups[3];
         assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, NULL), KPOOL_SUCCESS);
-        assert_in_range((uint64_t)groups[0] * groups[1], cases[i].needed, cases[i].needed + groups[1] - 1);
-        assert_in_range(groups[0], 1, 65535);
-        assert_int_equal(groups[2], 1);
+        check_grid(groups, cases[i].needed);
         close_rig(&rig);
     }
 }
@@ -1045,28 +1058,28 @@ static void test_group_counts_of_step(void **state)
     (void)state;
     for (uint32_t page_size = 0; page_size <= 8; page_size += 8) {
         Rig rig;
-        open_context_with_groups(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0, 4, 3);
+        open_context_with_groups(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0, 65535, 3);
         KpoolKernelCreateInfo info = {.operation = KPOOL_OPERATION_STEP,
                                       .geometry = {.head_dim = 2, .kpool = 4, .type = KPOOL_TYPE_F32},
                                       .lanesPerItem = 8,
                                       .itemsPerGroup = 2,
                                       .page_size = page_size};
         const KpoolCall call = {
-            .max_slots = 1, .requests = 11, .rows = 1, .pooled_rows = 12, .pages = 1000, .max_pages = 500};
+            .max_slots = 1, .requests = 11, .rows = 1, .pooled_rows = 24564, .pages = 1000, .max_pages = 500};
         open_kernel(&rig, &info, &call);
         assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
-        static const uint32_t expected[3] = {4, 3, 1};
+        static const uint32_t expected[3] = {4096, 3, 1};
         assert_memory_equal(rig.fake.calls[3].groups, expected, sizeof expected);
         uint32_t groups[3];
         assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, NULL), KPOOL_SUCCESS);
         assert_memory_equal(groups, expected, sizeof expected);
 
         rig.fake.call_count = 0;
-        rig.call.pooled_rows = 13;
+        rig.call.pooled_rows = 24565;
         bind(&rig);
         KpoolDiagnostic diagnostic = {0};
         assert_int_equal(record(&rig, &diagnostic), KPOOL_ERROR_LIMIT);
-        assert_non_null(strstr(diagnostic.message, "13 workgroups"));
+        assert_non_null(strstr(diagnostic.message, "12289 workgroups"));
         assert_non_null(strstr(diagnostic.message, "maxComputeWorkGroupCount"));
         assert_int_equal(kpoolGetGroupCount(rig.kernel, &rig.call, groups, NULL), KPOOL_ERROR_LIMIT);
         assert_int_equal(rig.fake.call_count, 0);

@@ -65,6 +65,9 @@ KpoolKernelCreateInfo random_info(KpoolOperation operation, Random *random)
         info.itemsPerGroup = 1u << random_between(random, 0, 7);
         info.itemsPerGroup = info.itemsPerGroup < 128 / lanes ? info.itemsPerGroup : 128 / lanes;
     }
+    if ((operation == KPOOL_OPERATION_COMPRESS || operation == KPOOL_OPERATION_STEP) && random_one_in(random, 2)) {
+        info.rowsPerItem = random_between(random, 1, 9);
+    }
     if (makes_keys(operation) && info.geometry.head_dim % 2 == 0) {
         info.pooled_type = (KpoolType)random_between(random, 0, 3);
     }

@@ -239,10 +239,12 @@ typedef struct KpoolKernelCreateInfo {
     uint32_t alignment;
     /* The shape of a workgroup: invocations that share one item, and items side by side in one
      * workgroup; both powers of two, at most 128 together. An item is a request (seed_tail, ring_close, step),
-     * a row of pooled (compress, step) or a pair (copy_slots). pool_row_offsets and expand_topk have itemsPerGroup
-     * 1. 0: chosen from the device's type. No shape changes a result. */
+     * rowsPerItem rows of pooled, one after the other (compress, step), or a pair (copy_slots). pool_row_offsets and
+     * expand_topk have itemsPerGroup 1, and all but compress and step rowsPerItem 1. 0: chosen from the device's type.
+     * No shape changes a result. */
     uint32_t lanesPerItem;
     uint32_t itemsPerGroup;
+    uint32_t rowsPerItem;
     VkPipelineCache pipelineCache; /* or VK_NULL_HANDLE */
     /* ring_close, compress and step: the element type of closed_pooled and pooled; KPOOL_TYPE_NONE: the ring's.
      * head_dim is even where it has 2 bytes. */

@@ -16,7 +16,11 @@ layout(set = 0, binding = 3, std430) restrict writeonly buffer PooledBuffer { ui
 
 #include "pooled_key.glsl"
 
-uvec4 member_words(uint m) { return uvec4(PAIR(gate, m * row_words), PAIR(k, m * row_words)); }
+uvec4 member_words(uint m) {
+    uvec4 words;
+    READ_PAIRS(words, gate, m * row_words, k, m * row_words)
+    return words;
+}
 
 void main() {
     const uint pair = gl_GlobalInvocationID.x;
