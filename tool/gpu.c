@@ -264,6 +264,8 @@ void gpu_close(Gpu *gpu)
     kpoolDestroyContext(gpu->context);
     gpu->context = NULL;
     if (gpu->device != VK_NULL_HANDLE) {
+        /* A validation layer may have submitted something of its own after what was waited for. */
+        (void)vkDeviceWaitIdle(gpu->device);
         vkDestroyFence(gpu->device, gpu->fence, NULL);
         vkDestroyCommandPool(gpu->device, gpu->commandPool, NULL);
         vkDestroyDevice(gpu->device, NULL);
