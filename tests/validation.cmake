@@ -1,0 +1,85 @@
+# The tests under validation layers. A configuration is a layer, its settings, and the faults that it finds with them;
+# test_planted_faults plants these, so that a layer that sleeps is seen. Every message of the layer, warnings included,
+# fails a test, but for those that validation_allowed.txt names.
+#
+#   debian-sync  Debian's layer: core, and synchronization within a submit and across submits
+#
+# `validation` is debian-sync on the first driver, for a quick look: a test NAME.validation with the label validation.
+# The others are tests NAME.<driver>-<configuration> with the label validation-<configuration>.
+set(KPOOL_VALIDATIONS "")
+
+# kpool_add_validation(suffix driver configuration label FAULTS fault... ENVIRONMENT variable...)
+function(kpool_add_validation suffix driver configuration label)
+    cmake_parse_arguments(PARSE_ARGV 4 ARG "" "" "FAULTS;ENVIRONMENT")
+    set(allowed "")
+    foreach(line ${KPOOL_ALLOWED_MESSAGES})
+        if(line MATCHES "^${configuration} +([^ ]+) +[^ ]")
+            list(APPEND allowed ${CMAKE_MATCH_1})
+        endif()
+    endforeach()
+    set(environment ${KPOOL_${driver}_ENVIRONMENT} "VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation" ${ARG_ENVIRONMENT})
+    set(KPOOL_${suffix}_UNFILTERED ${environment} PARENT_SCOPE)
+    if(allowed)
+        list(JOIN allowed "," filter)
+        list(APPEND environment "VK_LAYER_MESSAGE_ID_FILTER=${filter}")
+    endif()
+    set(KPOOL_${suffix}_ENVIRONMENT ${environment} PARENT_SCOPE)
+    set(KPOOL_${suffix}_LABEL ${label} PARENT_SCOPE)
+    set(KPOOL_${suffix}_FAULTS ${ARG_FAULTS} PARENT_SCOPE)
+    set(KPOOL_${suffix}_ALLOWED ${allowed} PARENT_SCOPE)
+    set(KPOOL_VALIDATIONS ${KPOOL_VALIDATIONS} ${suffix} PARENT_SCOPE)
+endfunction()
+
+file(STRINGS validation_allowed.txt KPOOL_ALLOWED_MESSAGES REGEX "^[^#]")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS validation_allowed.txt)
+find_file(KPOOL_DEBIAN_LAYER VkLayer_khronos_validation.json PATHS /usr/share/vulkan/explicit_layer.d NO_DEFAULT_PATH
+    DOC "Manifest of Debian's validation layer; empty: not tested")
+
+# With any separator but a colon in VK_LAYER_ENABLES nothing is enabled.
+set(sync VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT)
+set(enables "VK_LAYER_ENABLES=${sync}:VALIDATION_CHECK_ENABLE_SYNCHRONIZATION_VALIDATION_QUEUE_SUBMIT")
+set(debian_sync FAULTS core read_after_write write_after_read across_submits ENVIRONMENT "${enables}")
+if(KPOOL_DEBIAN_LAYER)
+    # For drivers that a test names itself.
+    set(KPOOL_VALIDATION_ENVIRONMENT "VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation" "${enables}")
+    list(GET KPOOL_DRIVERS 0 first)
+    kpool_add_validation(validation ${first} debian-sync validation ${debian_sync})
+    foreach(driver ${KPOOL_DRIVERS})
+        if(NOT driver STREQUAL "${first}")
+            kpool_add_validation(${driver}-debian-sync ${driver} debian-sync validation-debian-sync ${debian_sync})
+        endif()
+    endforeach()
+endif()
+
+# kpool_add_validation_command(name command...): under each configuration. Examples have no messenger, so there the
+# layer speaks on stdout.
+function(kpool_add_validation_command name)
+    foreach(suffix ${KPOOL_VALIDATIONS})
+        add_test(NAME ${name}.${suffix} COMMAND ${ARGN})
+        set_tests_properties(${name}.${suffix} PROPERTIES LABELS ${KPOOL_${suffix}_LABEL}
+            ENVIRONMENT "${KPOOL_${suffix}_ENVIRONMENT}"
+            FAIL_REGULAR_EXPRESSION "validation: ;Validation (Error|Warning|Performance Warning)")
+    endforeach()
+endfunction()
+
+# Tests with messages of their own making.
+add_library(kpool_stage STATIC stage.c)
+target_link_libraries(kpool_stage PUBLIC kpool_rig PkgConfig::CMOCKA PRIVATE kpool_warnings)
+kpool_add_test_program(test_synchronization kpool_stage)
+kpool_add_test_program(test_planted_faults kpool_stage)
+foreach(suffix ${KPOOL_VALIDATIONS})
+    add_test(NAME test_planted_faults.${suffix} COMMAND test_planted_faults ${KPOOL_${suffix}_FAULTS})
+    set_tests_properties(test_planted_faults.${suffix} PROPERTIES LABELS ${KPOOL_${suffix}_LABEL}
+        ENVIRONMENT "${KPOOL_${suffix}_ENVIRONMENT}")
+    if(read_after_write IN_LIST KPOOL_${suffix}_FAULTS)
+        add_test(NAME test_synchronization.${suffix} COMMAND test_synchronization)
+        set_tests_properties(test_synchronization.${suffix} PROPERTIES LABELS ${KPOOL_${suffix}_LABEL}
+            ENVIRONMENT "${KPOOL_${suffix}_ENVIRONMENT}")
+    endif()
+    # What is allowed does occur.
+    foreach(id ${KPOOL_${suffix}_ALLOWED})
+        add_test(NAME allowed_${id}.${suffix} COMMAND kpool-tool check --calls 1)
+        set_tests_properties(allowed_${id}.${suffix} PROPERTIES LABELS ${KPOOL_${suffix}_LABEL}
+            ENVIRONMENT "${KPOOL_${suffix}_UNFILTERED}" PASS_REGULAR_EXPRESSION "validation: ${id}: ")
+    endforeach()
+endforeach()
