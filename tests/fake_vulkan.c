@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* The functions of a device are told no user data, so the one in use is remembered here. */
-static FakeVulkan *current;
+/* The functions of a device are told no user data, so the one in use is remembered here, by each thread its own. */
+static _Thread_local FakeVulkan *current;
 
 const char *const fake_function_names[FAKE_FUNCTION_COUNT] = {
 #define FAKE_FUNCTION_NAME(name) #name,
@@ -440,6 +440,11 @@ void fake_vulkan_init(FakeVulkan *fake)
         .failed = FAKE_FUNCTION_COUNT,
         .last_handle = 0x1000,
     };
+    current = fake;
+}
+
+void fake_vulkan_use(FakeVulkan *fake)
+{
     current = fake;
 }
 

@@ -106,8 +106,11 @@ VkPhysicalDevice fake_physical_device(void);
 VkDevice fake_device(void);
 VkCommandBuffer fake_command_buffer(void);
 
-/* Makes fake the one that the functions act on: Vulkan 1.1, the limits of a common GPU, nothing missing or failing. */
+/* Makes fake the one that the functions act on in this thread: Vulkan 1.1, the limits of a common GPU, nothing missing
+ * or failing. */
 void fake_vulkan_init(FakeVulkan *fake);
+/* As it is: one that another thread has made and no longer uses, or a copy, which knows the objects made so far. */
+void fake_vulkan_use(FakeVulkan *fake);
 /* The limits that every Vulkan 1.1 device has, with four storage buffers in a stage. */
 void fake_vulkan_least_limits(VkPhysicalDeviceLimits *limits);
 
