@@ -67,7 +67,8 @@ static void fill(const Runtime *runtime, const KpoolBindings *bindings, uint32_t
     float *k = (float *)(runtime->mapped + bindings->k.offset);
     float *gate = (float *)(runtime->mapped + bindings->gate.offset);
     for (uint32_t i = 0; i < tokens * HEAD_DIM; i++) {
-        k[i] = (float)(length + i / HEAD_DIM);
+        const uint32_t position = length + i / HEAD_DIM;
+        k[i] = (float)position;
         gate[i] = 0.25f;
     }
     const uint32_t offsets[REQUESTS + 1] = {0, tokens};
@@ -101,7 +102,7 @@ static int report(const Runtime *runtime, const KpoolBindings *bindings, uint32_
         *made += 1;
     }
     for (uint32_t row = 0; row < offsets[REQUESTS]; row++) {
-        right &= report_key((length + KPOOL - 1) / KPOOL + row, "compressed", pooled + row * HEAD_DIM);
+        right &= report_key((length + KPOOL - 1) / KPOOL + row, "compressed", pooled + (size_t)row * HEAD_DIM);
         *made += 1;
     }
     for (uint32_t i = 0; i < KPOOL_STATUS_COUNT; i++) {

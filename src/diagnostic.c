@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-KpoolResult kpoolFail(KpoolDiagnostic *diagnostic, KpoolResult result, const char *argument, const char *format, ...)
+void kpoolTell(KpoolDiagnostic *diagnostic, KpoolResult result, const char *argument, const char *format, ...)
 {
     if (diagnostic != NULL) {
         diagnostic->result = result;
@@ -14,14 +14,13 @@ KpoolResult kpoolFail(KpoolDiagnostic *diagnostic, KpoolResult result, const cha
         vsnprintf(diagnostic->message, sizeof diagnostic->message, format, arguments);
         va_end(arguments);
     }
-    return result;
 }
 
 KpoolResult kpoolFailVulkan(KpoolDiagnostic *diagnostic, VkResult vkResult, const char *function)
 {
     const KpoolResult result =
         vkResult == VK_ERROR_OUT_OF_HOST_MEMORY ? KPOOL_ERROR_OUT_OF_HOST_MEMORY : KPOOL_ERROR_VULKAN;
-    kpoolFail(diagnostic, result, function, "%s returned VkResult %d", function, (int)vkResult);
+    kpoolTell(diagnostic, result, function, "%s returned VkResult %d", function, (int)vkResult);
     if (diagnostic != NULL) {
         diagnostic->vkResult = vkResult;
     }

@@ -10,9 +10,12 @@
 #define KPOOL_PRINTF(format_index, first_index)
 #endif
 
-/* Returns result. diagnostic may be NULL; argument is static. */
-KpoolResult kpoolFail(KpoolDiagnostic *diagnostic, KpoolResult result, const char *argument, const char *format, ...)
+/* diagnostic may be NULL; argument is static. */
+void kpoolTell(KpoolDiagnostic *diagnostic, KpoolResult result, const char *argument, const char *format, ...)
     KPOOL_PRINTF(4, 5);
+
+/* The same, and returns result. A macro, so that an analyzer of one file sees that a failure never returns success. */
+#define kpoolFail(diagnostic, result, ...) (kpoolTell(diagnostic, result, __VA_ARGS__), (result))
 
 /* The same for a Vulkan call that returned vkResult: OUT_OF_HOST_MEMORY keeps its own result. */
 KpoolResult kpoolFailVulkan(KpoolDiagnostic *diagnostic, VkResult vkResult, const char *function);

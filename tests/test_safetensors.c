@@ -144,7 +144,8 @@ static void test_deep_nesting(void **state)
     (void)state;
     char header[100000];
     memset(header, '[', sizeof header);
-    memcpy(header, "{\"a\":", 5);
+    static const char opening[5] = {'{', '"', 'a', '"', ':'};
+    memcpy(header, opening, sizeof opening);
     size_t size;
     unsigned char *bytes = make_file(header, sizeof header, sizeof header, 0, &size);
     assert_refused(bytes, size, "not JSON");

@@ -155,7 +155,7 @@ static void test_random_calls(void **state)
     for (uint32_t round = 0; round < 20000; round++) {
         KpoolCall call = {0};
         uint32_t off[MOST_REQUESTS + 1], lengths[MOST_REQUESTS], slots[MOST_REQUESTS];
-        uint32_t draws[3 * MOST_REQUESTS + 4];
+        uint32_t draws[3 * MOST_REQUESTS + 4] = {0};
         for (size_t i = 0; i < sizeof draws / sizeof draws[0]; i++) {
             random = random * 1664525u + 1013904223u;
             draws[i] = random >> 16;

@@ -14,7 +14,7 @@
 
 /* A round takes each variant once by itself and once repeated, and an empty submission. */
 #define KINDS (2 * BENCH_VARIANT_COUNT + 1)
-#define SUBMISSION (2 * BENCH_VARIANT_COUNT)
+#define SUBMISSION (2 * (size_t)BENCH_VARIANT_COUNT)
 
 typedef struct Round {
     double seconds[KINDS];
@@ -38,7 +38,7 @@ double bench_median(double *values, size_t count)
 
 static bool take_round(BenchVariants *variants, uint32_t number, Round *round)
 {
-    uint32_t order[KINDS];
+    uint32_t order[KINDS] = {0};
     for (uint32_t i = 0; i < KINDS; i++) {
         const uint32_t j = (uint32_t)(hash64(((uint64_t)number << 32) | i) % (i + 1));
         order[i] = order[j];
@@ -61,11 +61,11 @@ static bool take_round(BenchVariants *variants, uint32_t number, Round *round)
 static double cost(const Round *round, BenchVariant variant, bool marginal)
 {
     if (!marginal) {
-        return round->seconds[2 * variant];
+        return round->seconds[2 * (size_t)variant];
     }
     /* memcpy is not submitted. */
     const double submission = variant == BENCH_MEMCPY ? 0 : round->seconds[SUBMISSION];
-    return (round->seconds[2 * variant + 1] - submission) / BENCH_REPETITIONS;
+    return (round->seconds[2 * (size_t)variant + 1] - submission) / BENCH_REPETITIONS;
 }
 
 static BenchMeasure measure(const Round *rounds, uint32_t count, BenchVariant variant, bool marginal, double *values)

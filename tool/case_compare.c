@@ -8,7 +8,7 @@
 /* "0x3f80": the bits of a little-endian element. */
 static void print_bits(const unsigned char *element, size_t element_size, char text[19])
 {
-    strcpy(text, "0x");
+    memcpy(text, "0x", 3);
     for (size_t i = 0; i < element_size; i++) {
         snprintf(text + 2 + 2 * i, 3, "%02x", element[element_size - 1 - i]);
     }
@@ -127,9 +127,10 @@ static bool matches(const Case *made, const CaseTensor *tensor, Complaint *misma
     unsigned char *held = case_gather(tensor, tensor->before);
     unsigned char *actual = case_gather(tensor, tensor->image);
     unsigned char *image = malloc(tensor->size);
-    bool right = held != NULL && actual != NULL && image != NULL
-                     ? true
-                     : complain(mismatch, "%s: out of memory", tensor->rule->name);
+    bool right = held != NULL && actual != NULL && image != NULL;
+    if (!right) {
+        complain(mismatch, "%s: out of memory", tensor->rule->name);
+    }
     if (right && tensor->rule->find_pool != NULL) {
         right = compare_keys(made, tensor, held, actual, mismatch);
     } else if (right && tensor->expected != NULL) {

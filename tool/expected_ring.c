@@ -8,7 +8,7 @@ static void write_place(ExpectedRing *ring, uint32_t slot, uint32_t member, Ring
     const KpoolGeometry *geometry = &ring->geometry;
     const size_t row_size = (size_t)geometry->head_dim * kpoolTypeSize(geometry->type);
     const size_t plane_size = row_size * geometry->ring;
-    unsigned char *key = ring->tail + slot * 2 * plane_size + member * row_size;
+    unsigned char *key = ring->tail + (size_t)slot * 2 * plane_size + member * row_size;
     make_row(geometry->type, geometry->head_dim, place.request, place.position, PLANE_KEY, key);
     make_row(geometry->type, geometry->head_dim, place.request, place.position, PLANE_GATE, key + plane_size);
     ring->places[(size_t)slot * geometry->ring + member] = place;

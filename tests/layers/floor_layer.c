@@ -263,6 +263,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice device, const VkSha
     }
     memcpy(words, info->pCode, info->codeSize);
     *module = (Module){*handle, words, info->codeSize / 4};
+    /* cppcheck-suppress memleak ; the module holds them */
     return VK_SUCCESS;
 }
 
@@ -305,7 +306,9 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(VkDevice device, VkPipeli
     for (uint32_t i = 0; i < count; i++) {
         const VkResult result = check_stage(&infos[i].stage);
         if (result != VK_SUCCESS) {
-            memset(pipelines, 0, count * sizeof *pipelines);
+            for (uint32_t j = 0; j < count; j++) {
+                pipelines[j] = VK_NULL_HANDLE;
+            }
             return result;
         }
     }
