@@ -27,29 +27,27 @@ uint judge_request(uint r, out Request request) {
     return verdict == ACCEPTED && request_end(request) > 0x7fffffffu ? 3u : verdict;
 }
 
-// How many tokens the row sees: 0 for rows of no request or of a dropped one.
+// How many tokens the row sees: 0 for rows of no request or of a dropped one. A row before its owner's first wraps to
+// beyond its last.
 uint visible_tokens(uint row) {
-    if (pc.requests == 0u) {
-        return 0u;
+    uint visible = 0u;
+    if (pc.requests != 0u) {
+        const uint r = find_owner(row);
+        Request request;
+        if (judge_request(r, request) == ACCEPTED && row - request.first < request.tokens) {
+            visible = request.cached + (row - request.first) + 1u;
+        }
     }
-    const uint r = find_owner(row);
-    Request request;
-    if (judge_request(r, request) != ACCEPTED || row < request.first || row - request.first >= request.tokens) {
-        return 0u;
-    }
-    return request.cached + (row - request.first) + 1u;
+    return visible;
 }
 
 // The first position of the pool that the row's id j names, or UNUSED. Counts an id that is no complete pool.
 uint read_pool(uint row, uint j, uint complete, bool counts) {
     const uint id = AT(pool_ids, row * topk + j);
-    if (id < complete) {
-        return id * kpool;
-    }
-    if (counts && id < 0x80000000u) {
+    if (counts && id >= complete && id < 0x80000000u) {
         atomicAdd(AT(status, 5u), 1u);
     }
-    return UNUSED;
+    return id < complete ? id * kpool : UNUSED;
 }
 
 void main() {

@@ -121,5 +121,6 @@
 #define KPOOL_RING_CLOSE 2
 #define KPOOL_COMPRESS 3
 #define KPOOL_STEP 7
+#define KPOOL_CHECK_SLOTS 8
 
 #endif

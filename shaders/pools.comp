@@ -56,51 +56,47 @@ bool find_page_row() {
 }
 
 void make_key(uint lane) {
-    if (pages_keys && !find_page_row()) {
-        if (lane == 0u) {
-            atomicAdd(AT(status, 6u), 1u);
-        }
-        return;
+    const bool placed = !pages_keys || find_page_row();
+    if (!placed && lane == 0u) {
+        atomicAdd(AT(status, 6u), 1u);
     }
     uint pair = lane;
-    if (pair >= row_pairs) {
-        return;
+    if (placed && pair < row_pairs) {
+        do {
+            set_pair(pair);
+            const uvec2 key = pooled_key();
+            if (closes && !pages_keys) {
+                STORE_PAIR(closed_pooled, target * pc.closed_pooled_row_stride, key)
+            } else {
+                STORE_PAIR(pooled, target * pc.pooled_row_stride, key)
+            }
+            pair += lanes_per_item;
+        } while (lanes_per_item < row_pairs && pair < row_pairs);
     }
-    do {
-        set_pair(pair);
-        const uvec2 key = pooled_key();
-        if (closes && !pages_keys) {
-            STORE_PAIR(closed_pooled, target * pc.closed_pooled_row_stride, key)
-        } else {
-            STORE_PAIR(pooled, target * pc.pooled_row_stride, key)
-        }
-        pair += lanes_per_item;
-    } while (lanes_per_item < row_pairs && pair < row_pairs);
 }
 
 // seed_tail's move, of the pairs that this very lane has read in the ring: no lane waits for another.
 void seed_request(Request request, uint lane) {
     const Seed seed = find_seed(request);
     uint pair = lane;
-    if (pair >= row_pairs) {
-        return;
-    }
-    do {
-        set_pair(pair);
-        for (uint m = 0u; m < seed.count; m++) {
-            const uint to = ring_word(seed.begin + m);
-            const uint row = seed.row + m;
-            uvec4 words;
-            READ_PAIRS(words, gate, row * pc.gate_row_stride, k, row * pc.k_row_stride)
-            AT(tail, to + pair_words.x) = words.z;
-            AT(tail, to + pc.tail_plane_stride + pair_words.x) = words.x;
-            if (f32_in) {
-                AT(tail, to + pair_words.y) = words.w;
-                AT(tail, to + pc.tail_plane_stride + pair_words.y) = words.y;
+    if (pair < row_pairs) {
+        do {
+            set_pair(pair);
+            for (uint m = 0u; m < seed.count; m++) {
+                const uint to = ring_word(seed.begin + m);
+                const uint row = seed.row + m;
+                uvec4 words;
+                READ_PAIRS(words, gate, row * pc.gate_row_stride, k, row * pc.k_row_stride)
+                AT(tail, to + pair_words.x) = words.z;
+                AT(tail, to + pc.tail_plane_stride + pair_words.x) = words.x;
+                if (f32_in) {
+                    AT(tail, to + pair_words.y) = words.w;
+                    AT(tail, to + pc.tail_plane_stride + pair_words.y) = words.y;
+                }
             }
-        }
-        pair += lanes_per_item;
-    } while (lanes_per_item < row_pairs && pair < row_pairs);
+            pair += lanes_per_item;
+        } while (lanes_per_item < row_pairs && pair < row_pairs);
+    }
 }
 
 // Reads row `row` of pooled, below rows_end(): its owner, and whether it is one of its pools.
@@ -109,14 +105,11 @@ void read_row(uint row, uint lane) {
     const uint start = AT(pool_row_offsets, owner);
     Request request;
     makes_key = judge_request(owner, request) == ACCEPTED && row >= start && row - start < count_new_pools(request);
-    if (!makes_key) {
-        if (lane == 0u) {
-            atomicAdd(AT(status, 8u), 1u);
-        }
-        return;
+    if (!makes_key && lane == 0u) {
+        atomicAdd(AT(status, 8u), 1u);
     }
+    // Of use only where a key is made: then a complete pool ends within the request, and pool * kpool does not wrap.
     pool = first_new_pool(request) + (row - start);
-    // A complete pool ends within the request, so pool * kpool does not wrap.
     first = request.first + (pool * kpool - request.cached);
     target = row;
 }

@@ -17,15 +17,13 @@ uint read_request(uint r, uint slot, uint slots, out Request request) {
     request.first = first;
     request.tokens = last - first;
     request.cached = AT(cache_lengths, r);
-    if (last == first) {
-        return EMPTY;
-    }
     // From the last test to the first, so that the first that applies stands; selections make smaller modules than
     // branches. L + n > 2^32 - 1 is asked without the sum that could wrap.
     uint verdict = request.tokens > 0xffffffffu - request.cached ? 3u : ACCEPTED;
     verdict = slot >= slots ? 2u : verdict;
     verdict = last > pc.rows ? 1u : verdict;
-    return last < first ? 0u : verdict;
+    verdict = last < first ? 0u : verdict;
+    return last == first ? EMPTY : verdict;
 }
 
 // Adds a request that was dropped to its count; one invocation of each request calls it.

@@ -31,17 +31,13 @@ void main() {
     const uint r = item_index();
     Request request;
     read_closing(r, lane, request);
-    if (!makes_key) {
-        return;
-    }
     uint pair = lane;
-    if (pair >= row_pairs) {
-        return;
+    if (makes_key && pair < row_pairs) {
+        do {
+            set_pair(pair);
+            const uvec2 key = pooled_key();
+            STORE_PAIR(closed_pooled, r * pc.closed_pooled_row_stride, key)
+            pair += lanes_per_item;
+        } while (lanes_per_item < row_pairs && pair < row_pairs);
     }
-    do {
-        set_pair(pair);
-        const uvec2 key = pooled_key();
-        STORE_PAIR(closed_pooled, r * pc.closed_pooled_row_stride, key)
-        pair += lanes_per_item;
-    } while (lanes_per_item < row_pairs && pair < row_pairs);
 }

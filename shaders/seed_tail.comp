@@ -27,9 +27,12 @@ void main() {
     const uint slot = AT(slot_idx, r);
     Request request;
     const uint verdict = read_request(r, slot, pc.max_slots, request);
+    if (request.tokens == 0u) {
+        return;
+    }
     if (verdict != ACCEPTED) {
         if (lane == 0u) {
-            count_dropped(verdict);
+            atomicAdd(AT(status, verdict), 1u);
         }
         return;
     }

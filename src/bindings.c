@@ -55,7 +55,7 @@ static KpoolResult resolve_wide(KpoolContext context, uint32_t declared, uint32_
             continue;
         }
         if ((used & (1u << tensor)) == 0) {
-            add(descriptors, tensor, kpoolTensorRange(bindings, kpoolStandIn(tensor)));
+            add(descriptors, tensor, kpoolTensorRange(bindings, kpoolStandIn(tensor, used)));
             continue;
         }
         const KpoolRange *range = kpoolTensorRange(bindings, tensor);

@@ -15,7 +15,9 @@ typedef struct Specialization {
                    "the id of " #name " is its place in the struct");
 KPOOL_SPECIALIZATION(CHECK_ID)
 _Static_assert((int)KPOOL_RING_CLOSE == (int)KPOOL_OPERATION_RING_CLOSE &&
-                   (int)KPOOL_COMPRESS == (int)KPOOL_OPERATION_COMPRESS && (int)KPOOL_STEP == (int)KPOOL_OPERATION_STEP,
+                   (int)KPOOL_COMPRESS == (int)KPOOL_OPERATION_COMPRESS &&
+                   (int)KPOOL_STEP == (int)KPOOL_OPERATION_STEP &&
+                   (int)KPOOL_CHECK_SLOTS == (int)KPOOL_OPERATION_CHECK_SLOTS,
                "interface.h has the values of KpoolOperation");
 
 /* Every device has this many invocations a workgroup; no more are asked for. */
@@ -61,8 +63,8 @@ static uint32_t power_of_two_above(uint32_t value, uint32_t most)
 }
 
 /* On a CPU the cost follows the lanes launched, so there a lane does several words and a workgroup many items; a GPU
- * wants the shortest chain: a lane a word, up to one or two subgroups. Most calls bring far fewer pools than they may, and
- * on a CPU an item without work costs almost what one with work does: there few items make many rows. */
+ * wants the shortest chain: a lane a word, up to one or two subgroups. Most calls bring far fewer pools than they may,
+ * and on a CPU an item without work costs almost what one with work does: there few items make many rows. */
 static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo *info)
 {
     const bool whole = kpoolOperationUsesWholeGroup(info->operation);

@@ -31,6 +31,9 @@ static uint64_t count_items(KpoolKernel kernel, const KpoolCall *call, const cha
     case KPOOL_OPERATION_POOL_ROW_OFFSETS:
         *name = "requests";
         return 1;
+    case KPOOL_OPERATION_CHECK_SLOTS:
+        *name = "requests";
+        return call->requests != 0;
     default:
         *name = "requests";
         return call->requests;
@@ -198,3 +201,4 @@ DEFINE_COMMAND(kpoolCmdPoolRowOffsets, KPOOL_OPERATION_POOL_ROW_OFFSETS)
 DEFINE_COMMAND(kpoolCmdExpandTopk, KPOOL_OPERATION_EXPAND_TOPK)
 DEFINE_COMMAND(kpoolCmdCopySlots, KPOOL_OPERATION_COPY_SLOTS)
 DEFINE_COMMAND(kpoolCmdStep, KPOOL_OPERATION_STEP)
+DEFINE_COMMAND(kpoolCmdCheckSlots, KPOOL_OPERATION_CHECK_SLOTS)

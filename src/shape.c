@@ -144,13 +144,14 @@ static KpoolResult resolve_rows(const Resolver *resolver, uint32_t tensor, Kpool
     return resolve_tensor(resolver, tensor, kpoolTypeSize(type), dimensions, 2, strides);
 }
 
-/* Dense, of elements of 4 bytes unless it is scratch. */
+/* Dense, of elements of 4 bytes unless it is scratch for rows. */
 static KpoolResult resolve_dense(const Resolver *resolver, uint32_t tensor, VkDeviceSize rows, VkDeviceSize columns)
 {
     const char *name = kpoolTensorInfos[tensor].name;
     Dimension dimensions[2] = {{name, columns, 1}, {name, rows, columns}};
-    const uint32_t element_size =
-        tensor == KPOOL_TENSOR_scratch ? kpoolTypeSize(resolver->info->geometry.type) : 4;
+    const bool for_rows =
+        tensor == KPOOL_TENSOR_scratch && resolver->info->operation == KPOOL_OPERATION_COPY_SLOTS;
+    const uint32_t element_size = for_rows ? kpoolTypeSize(resolver->info->geometry.type) : 4;
     return resolve_tensor(resolver, tensor, element_size, dimensions, 2, NULL);
 }
 
@@ -161,7 +162,10 @@ static KpoolResult resolve_all(const Resolver *resolver)
     const KpoolCall *call = resolver->call;
     KpoolPushConstants *push = &resolver->shape->push;
     const VkDeviceSize requests = call->requests;
-    const VkDeviceSize slot = 2 * (VkDeviceSize)geometry->ring * geometry->head_dim;
+    /* check_slots has a bit a slot, copy_slots a whole slot a pair. */
+    const bool checks = info->operation == KPOOL_OPERATION_CHECK_SLOTS;
+    const VkDeviceSize lent = checks ? ((VkDeviceSize)call->max_slots + 31) / 32 : call->pair_count;
+    const VkDeviceSize slot = checks ? 1 : 2 * (VkDeviceSize)geometry->ring * geometry->head_dim;
     const VkDeviceSize expanded =
         (VkDeviceSize)info->topk * geometry->kpool + (info->with_tail ? geometry->kpool - 1 : 0);
 
@@ -204,7 +208,7 @@ static KpoolResult resolve_all(const Resolver *resolver)
         {KPOOL_TENSOR_pool_ids, call->rows, info->topk},
         {KPOOL_TENSOR_out, call->rows, expanded},
         {KPOOL_TENSOR_pairs, call->pair_count, 2},
-        {KPOOL_TENSOR_scratch, call->pair_count, slot},
+        {KPOOL_TENSOR_scratch, lent, slot},
         {KPOOL_TENSOR_block_table, requests, call->max_pages},
     };
     for (size_t i = 0; i < sizeof dense / sizeof dense[0] && result == KPOOL_SUCCESS; i++) {
@@ -222,7 +226,8 @@ KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolCall 
     if (call->pNext != NULL) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "call.pNext", "call.pNext must be NULL");
     }
-    if ((kpoolOperationTensors(info->operation) & (1u << KPOOL_TENSOR_tail)) != 0 && call->max_slots == 0) {
+    const uint32_t of_slots = 1u << KPOOL_TENSOR_tail | 1u << KPOOL_TENSOR_slot_idx;
+    if ((kpoolOperationTensors(info->operation) & of_slots) != 0 && call->max_slots == 0) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "max_slots", "max_slots is 0, must be at least 1");
     }
     /* The items of step are both; of the others, what a tensor has a row for. */

@@ -2,8 +2,8 @@
 
 #include "generated/copy_slots.h"
 #include "generated/expand_topk.h"
-#include "generated/pool_row_offsets.h"
 #include "generated/pools.h"
+#include "generated/requests.h"
 #include "generated/ring_close.h"
 #include "generated/seed_tail.h"
 #include "tensors.h"
@@ -27,9 +27,10 @@ KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout binding
         [KPOOL_OPERATION_RING_CLOSE] = {{MODULE(kpool_ring_close_wide_4)}, {MODULE(kpool_pools_floor_4)}},
         [KPOOL_OPERATION_COMPRESS] = OTHER(pools),
         [KPOOL_OPERATION_STEP] = OTHER(pools),
-        [KPOOL_OPERATION_POOL_ROW_OFFSETS] = OTHER(pool_row_offsets),
+        [KPOOL_OPERATION_POOL_ROW_OFFSETS] = OTHER(requests),
         [KPOOL_OPERATION_EXPAND_TOPK] = OTHER(expand_topk),
         [KPOOL_OPERATION_COPY_SLOTS] = OTHER(copy_slots),
+        [KPOOL_OPERATION_CHECK_SLOTS] = OTHER(requests),
     };
     return modules[operation][bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR][alignment == 16];
 }

@@ -62,6 +62,9 @@ static const OperationInfo *find_operation(KpoolOperation operation)
                                   BIT(tail) | BIT(k) | BIT(gate) | BIT(input_row_offsets) | BIT(cache_lengths) |
                                       BIT(slot_idx) | BIT(status) | BIT(ape) | BIT(pool_row_offsets) |
                                       BIT(closed_pool) | BIT(pooled)},
+        [KPOOL_OPERATION_CHECK_SLOTS] = {"check_slots",
+                                         BIT(input_row_offsets) | BIT(cache_lengths) | BIT(slot_idx) | BIT(status) |
+                                             BIT(scratch)},
     };
     const bool known = (uint32_t)operation < KPOOL_OPERATION_COUNT;
     return &infos[known ? operation : KPOOL_OPERATION_NONE];
@@ -95,16 +98,27 @@ bool kpoolOperationMakesKeys(KpoolOperation operation)
 
 uint32_t kpoolModuleTensors(KpoolOperation operation)
 {
-    /* compress is part of step's module. */
-    return kpoolOperationMakesRows(operation)
-               ? kpoolOperationTensors(KPOOL_OPERATION_STEP) | kpoolOptionalTensors(KPOOL_OPERATION_STEP)
-               : kpoolOperationTensors(operation);
+    if (kpoolOperationMakesRows(operation)) {
+        return kpoolOperationTensors(KPOOL_OPERATION_STEP) | kpoolOptionalTensors(KPOOL_OPERATION_STEP);
+    }
+    if (operation == KPOOL_OPERATION_POOL_ROW_OFFSETS || operation == KPOOL_OPERATION_CHECK_SLOTS) {
+        return kpoolOperationTensors(KPOOL_OPERATION_POOL_ROW_OFFSETS) |
+               kpoolOperationTensors(KPOOL_OPERATION_CHECK_SLOTS);
+    }
+    return kpoolOperationTensors(operation);
 }
 
-uint32_t kpoolStandIn(uint32_t tensor)
+uint32_t kpoolStandIn(uint32_t tensor, uint32_t used)
 {
-    const uint32_t outputs = BIT(tail) | BIT(closed_pool) | BIT(closed_pooled) | BIT(pooled);
-    return (outputs & (1u << tensor)) != 0 ? KPOOL_TENSOR_pooled : KPOOL_TENSOR_input_row_offsets;
+    const uint32_t outputs =
+        BIT(tail) | BIT(closed_pool) | BIT(closed_pooled) | BIT(pooled) | BIT(pool_row_offsets) | BIT(scratch);
+    if ((outputs & (1u << tensor)) == 0) {
+        return KPOOL_TENSOR_input_row_offsets;
+    }
+    /* Not status: its counts are atomic, which is less than a write. */
+    return (used & BIT(pooled)) != 0   ? KPOOL_TENSOR_pooled
+           : (used & BIT(scratch)) != 0 ? KPOOL_TENSOR_scratch
+                                        : KPOOL_TENSOR_pool_row_offsets;
 }
 
 const char *kpoolOperationName(KpoolOperation operation)
@@ -119,7 +133,8 @@ bool kpoolOperationMovesRows(KpoolOperation operation)
 
 bool kpoolOperationUsesWholeGroup(KpoolOperation operation)
 {
-    return operation == KPOOL_OPERATION_POOL_ROW_OFFSETS || operation == KPOOL_OPERATION_EXPAND_TOPK;
+    return operation == KPOOL_OPERATION_POOL_ROW_OFFSETS || operation == KPOOL_OPERATION_EXPAND_TOPK ||
+           operation == KPOOL_OPERATION_CHECK_SLOTS;
 }
 
 bool kpoolTensorHasRows(uint32_t tensor)

@@ -26,7 +26,7 @@ typedef struct KpoolTensorInfo {
 extern const KpoolTensorInfo kpoolTensorInfos[KPOOL_TENSOR_COUNT];
 extern const char *const kpoolGroupNames[KPOOL_GROUP_COUNT];
 
-#define KPOOL_OPERATION_COUNT 8u
+#define KPOOL_OPERATION_COUNT 9u
 
 /* Sets of tensors: bit i is tensor i. 0 for anything that is no operation. */
 
@@ -39,9 +39,9 @@ uint32_t kpoolKernelTensors(const KpoolKernelCreateInfo *info);
 /* What its module declares in the wide layout, and so its set layout: an operation that shares a module may use
  * less. */
 uint32_t kpoolModuleTensors(KpoolOperation operation);
-/* The tensor whose range a kernel of such a module has bound in place of one that it does not use: an output for an
- * output, an input for an input, so that validation sees no access that the kernel does not make anyway. */
-uint32_t kpoolStandIn(uint32_t tensor);
+/* The tensor whose range a kernel of such a module, which uses `used`, has bound in place of one that it does not use: an
+ * output for an output, an input for an input, so that validation sees no access that the kernel does not make anyway. */
+uint32_t kpoolStandIn(uint32_t tensor, uint32_t used);
 /* How many tensors such a set holds. */
 uint32_t kpoolCountTensors(uint32_t tensors);
 const char *kpoolOperationName(KpoolOperation operation);

@@ -15,6 +15,7 @@ static Command command_of(KpoolOperation operation)
         [KPOOL_OPERATION_EXPAND_TOPK] = kpoolCmdExpandTopk,
         [KPOOL_OPERATION_COPY_SLOTS] = kpoolCmdCopySlots,
         [KPOOL_OPERATION_STEP] = kpoolCmdStep,
+        [KPOOL_OPERATION_CHECK_SLOTS] = kpoolCmdCheckSlots,
     };
     return commands[operation];
 }

@@ -32,7 +32,7 @@ static void walk(Gpu *gpu, KpoolOperation operation, uint64_t seed)
 
 static void check_walk(Gpu *gpu)
 {
-    for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP; operation++) {
+    for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {
         for (uint64_t seed = 0; seed < SCENARIOS; seed++) {
             walk(gpu, operation, 100 * (uint64_t)operation + seed);
         }

@@ -20,10 +20,10 @@ plain=0
 
 # Every operation runs, is compared, and is timed in both ways; the table fits a terminal.
 expect 0 '^seed_tail, f16, decode: ' --batches 1,9 --samples 2 --mix decode
-has '^[a-z_]+, f16, decode: head_dim 128, kpool 4' 7
-has '^  requests +1 +9$' 7
-has '^  ours/empty +[0-9.]+ +[0-9.]+$' 14
-has '^  ours, us +' 14
+has '^[a-z_]+, f16, decode: head_dim 128, kpool 4' 8
+has '^  requests +1 +9$' 8
+has '^  ours/empty +[0-9.]+ +[0-9.]+$' 16
+has '^  ours, us +' 16
 for ratio in copy/ours memcpy/ours three/ours ours/fast; do
     has "^  $ratio +[0-9.]+ +[0-9.]+\$" 2
 done
@@ -59,7 +59,7 @@ expect 0 '^  ours/raw +[0-9.]+$' --host
 has '^  allocations +0$' 1
 expect 0 '"allocations": 0' --host --json
 expect 0 '^  all SPIR-V, both layouts: [0-9]+ bytes$' --pipelines --samples 1
-has '^  (seed_tail|ring_close|compress|pool_row_offsets|expand_topk|copy_slots|step) +([0-9.]+ +){4}[0-9]+$' 7
+has '^  (seed_tail|ring_close|compress|pool_row_offsets|expand_topk|copy_slots|step|check_slots) +([0-9.]+ +){4}[0-9]+$' 8
 
 expect 2 "^kpool bench: --op: 'nothing' is none of its names" --op seed_tail,nothing
 expect 2 "^kpool bench: --dtype: '' is none of its names" --dtype f16,

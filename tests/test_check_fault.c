@@ -82,7 +82,7 @@ static int check(Fault planted, const char *options, char *out, size_t size)
     return code;
 }
 
-/* The first call of seed_tail is that of seed 7. */
+/* The first call of seed_tail is that of seed 8. */
 static void a_crash_says_its_seed(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static void a_crash_says_its_seed(void **state)
     if (child == 0) {
         char out[2048];
         dup2(fileno(captured), STDERR_FILENO);
-        check(FAULT_CRASH, "--broken --seed 5 --calls 7", out, sizeof out);
+        check(FAULT_CRASH, "--broken --seed 6 --calls 7", out, sizeof out);
         _exit(0);
     }
     int status = 0;
@@ -104,7 +104,7 @@ static void a_crash_says_its_seed(void **state)
     char said[2048];
     said[fread(said, 1, sizeof said - 1, captured)] = '\0';
     fclose(captured);
-    assert_non_null(strstr(said, "crashed; to see it again: kpool check --broken --seed 7 --calls 1\n"));
+    assert_non_null(strstr(said, "crashed; to see it again: kpool check --broken --seed 8 --calls 1\n"));
 }
 
 static void a_right_device_is_right(void **state)

@@ -15,7 +15,7 @@
 
 #define ALL_FLAGS (KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT | KPOOL_CONTEXT_DEBUG_NAMES_BIT)
 
-enum { OPERATIONS = 7 };
+enum { OPERATIONS = 8 };
 
 /* copy_slots has two pipelines. */
 enum { PIPELINES = OPERATIONS + 1 };
@@ -169,9 +169,9 @@ static void test_creates_and_destroys_in_reverse_order(void **state)
             uint32_t bindings, count; /* in the wide layout */
         } sets[OPERATIONS] = {
             {KPOOL_OPERATION_SEED_TAIL, 0x7f, 7},     {KPOOL_OPERATION_RING_CLOSE, 0x6ff, 10},
-            {KPOOL_OPERATION_COMPRESS, 0x10fff, 13},  {KPOOL_OPERATION_POOL_ROW_OFFSETS, 0x158, 4},
+            {KPOOL_OPERATION_COMPRESS, 0x10fff, 13},  {KPOOL_OPERATION_POOL_ROW_OFFSETS, 0x8178, 6},
             {KPOOL_OPERATION_EXPAND_TOPK, 0x3058, 5}, {KPOOL_OPERATION_COPY_SLOTS, 0xc041, 4},
-            {KPOOL_OPERATION_STEP, 0x10fff, 13},
+            {KPOOL_OPERATION_STEP, 0x10fff, 13},      {KPOOL_OPERATION_CHECK_SLOTS, 0x8178, 6},
         };
         for (uint32_t o = 0; o < OPERATIONS; o++) {
             const bool floor = layouts[l] == KPOOL_BINDING_LAYOUT_FLOOR;
@@ -309,11 +309,14 @@ static void test_pipeline(void **state)
     }
 }
 
-/* Compress and step share a module, and in the floor layout ring_close with them. */
+/* Compress and step share a module, as do pool_row_offsets and check_slots; in the floor layout
+ * ring_close is with the former. */
 static bool share_module(KpoolOperation one, KpoolOperation other, KpoolBindingLayout layout)
 {
     const bool closes = one == KPOOL_OPERATION_RING_CLOSE || other == KPOOL_OPERATION_RING_CLOSE;
-    return one == other ||
+    const bool walk = (one == KPOOL_OPERATION_POOL_ROW_OFFSETS || one == KPOOL_OPERATION_CHECK_SLOTS) &&
+                      (other == KPOOL_OPERATION_POOL_ROW_OFFSETS || other == KPOOL_OPERATION_CHECK_SLOTS);
+    return one == other || walk ||
            (makes_keys(one) && makes_keys(other) && (layout == KPOOL_BINDING_LAYOUT_FLOOR || !closes));
 }
 
@@ -433,7 +436,7 @@ static void test_constants_of_pools(void **state)
         kpoolDestroyKernel(kernel);
     }
     /* 16 becomes 4 where no rows are moved, also where a row would not keep it; nothing else becomes 4. */
-    for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP; operation++) {
+    for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {
         KpoolKernelCreateInfo kernelInfo = kernel_info_of(operation);
         kernelInfo.geometry.head_dim = 12;
         kernelInfo.alignment = 16;
@@ -467,7 +470,8 @@ static bool is_power_of_two(uint32_t value)
 static void check_default_workgroups(FakeVulkan *fake, KpoolContext context, KpoolOperation operation,
                                      const KpoolGeometry *geometry)
 {
-    const bool whole = operation == KPOOL_OPERATION_POOL_ROW_OFFSETS || operation == KPOOL_OPERATION_EXPAND_TOPK;
+    const bool whole = operation == KPOOL_OPERATION_POOL_ROW_OFFSETS || operation == KPOOL_OPERATION_EXPAND_TOPK ||
+                       operation == KPOOL_OPERATION_CHECK_SLOTS;
     for (uint32_t lanes = 0; lanes <= 128; lanes = lanes == 0 ? 1 : 2 * lanes) {
         for (uint32_t items = 0; items <= (whole ? 1 : 128); items = items == 0 ? 1 : 2 * items) {
             if (lanes * items > 128) {
@@ -517,7 +521,7 @@ static void test_fields_of_other_operations(void **state)
     const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_WIDE, 0, NULL);
     KpoolContext context;
     assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
-    for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP; operation++) {
+    for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {
         const bool keys = operation == KPOOL_OPERATION_RING_CLOSE || operation == KPOOL_OPERATION_COMPRESS ||
                           operation == KPOOL_OPERATION_STEP;
         const bool expands = operation == KPOOL_OPERATION_EXPAND_TOPK;
@@ -560,7 +564,7 @@ static void test_default_workgroups(void **state)
         KpoolContext context;
         assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
         for (uint32_t g = 0; g < sizeof geometries / sizeof geometries[0]; g++) {
-            for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP;
+            for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS;
                  operation++) {
                 check_default_workgroups(&fake, context, operation, &geometries[g]);
             }
@@ -664,7 +668,7 @@ static void test_kernel_arguments(void **state)
         {KPOOL_TYPE_F16, KPOOL_NUMERICS_EXACT, 127, "createInfo.pooled_type"},
         {KPOOL_TYPE_NONE, (KpoolNumerics)2, 128, "createInfo.numerics"},
     };
-    for (KpoolOperation operation = KPOOL_OPERATION_RING_CLOSE; operation <= KPOOL_OPERATION_STEP; operation++) {
+    for (KpoolOperation operation = KPOOL_OPERATION_RING_CLOSE; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {
         for (size_t i = 0; makes_keys(operation) && i < sizeof pooled / sizeof pooled[0]; i++) {
             KpoolKernelCreateInfo wrong = kernel_info_of(operation);
             wrong.geometry = (KpoolGeometry){.head_dim = pooled[i].head_dim, .kpool = 4, .type = KPOOL_TYPE_F32};

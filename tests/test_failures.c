@@ -108,7 +108,7 @@ static void test_every_call(void **state)
                                      VK_ERROR_UNKNOWN,            VK_ERROR_VALIDATION_FAILED_EXT};
     for (uint32_t c = 0; c < sizeof codes / sizeof codes[0]; c++) {
         for (uint32_t variant = 0; variant < 8; variant++) {
-            for (int operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP; operation++) {
+            for (int operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {
                 const KpoolKernelCreateInfo info = sample_kernel_info((KpoolOperation)operation);
                 const KpoolBindingLayout layout =
                     variant % 2 != 0 ? KPOOL_BINDING_LAYOUT_WIDE : KPOOL_BINDING_LAYOUT_FLOOR;
@@ -162,7 +162,7 @@ static bool fails_at_allocation(const KpoolKernelCreateInfo *info, bool callback
 static void test_every_allocation(void **state)
 {
     (void)state;
-    for (int operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP; operation++) {
+    for (int operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {
         const KpoolKernelCreateInfo info = sample_kernel_info((KpoolOperation)operation);
         for (int callbacks = 0; callbacks <= 1; callbacks++) {
             uint32_t n = 1;

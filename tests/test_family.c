@@ -48,6 +48,11 @@ static void check_step(Gpu *gpu)
     must_match_random(gpu, KPOOL_OPERATION_STEP, first_seed(gpu), 6);
 }
 
+static void check_check_slots(Gpu *gpu)
+{
+    must_match_random(gpu, KPOOL_OPERATION_CHECK_SLOTS, first_seed(gpu), 30);
+}
+
 static void check_expand_topk(Gpu *gpu)
 {
     must_match_random(gpu, KPOOL_OPERATION_EXPAND_TOPK, first_seed(gpu), 30);
@@ -282,6 +287,7 @@ ON_EACH_CONTEXT(check_ring_close)
 ON_EACH_CONTEXT(check_pool_row_offsets)
 ON_EACH_CONTEXT(check_compress)
 ON_EACH_CONTEXT(check_step)
+ON_EACH_CONTEXT(check_check_slots)
 ON_EACH_CONTEXT(check_expand_topk)
 ON_EACH_CONTEXT(check_copy_slots)
 ON_EACH_CONTEXT(check_copy_cycle)
@@ -296,7 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_check_ring_close),     cmocka_unit_test(test_check_pool_row_offsets),
         cmocka_unit_test(test_check_compress),       cmocka_unit_test(test_check_step),
-        cmocka_unit_test(test_check_expand_topk),
+        cmocka_unit_test(test_check_check_slots),    cmocka_unit_test(test_check_expand_topk),
         cmocka_unit_test(test_check_copy_slots),     cmocka_unit_test(test_check_copy_cycle),
         cmocka_unit_test(test_check_long_prefill),   cmocka_unit_test(test_check_many_closes),
         cmocka_unit_test(test_check_expand_by_hand), cmocka_unit_test(test_check_compress_garbage),

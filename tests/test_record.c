@@ -24,7 +24,7 @@ typedef KpoolResult (*Command)(VkCommandBuffer commandBuffer, KpoolKernel kernel
                                const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
 
 /* An operation, how often it dispatches, which tensors it uses, and, in the wide layout, which ones its set has beside
- * those: unused ones that hold the range of pooled, and of input_row_offsets. step is two, one for each kind of output.
+ * those: unused ones that hold the range of an output, and of input_row_offsets. step is two, one for each kind of output.
  */
 typedef struct Operation {
     KpoolOperation operation;
@@ -32,7 +32,7 @@ typedef struct Operation {
     uint32_t page_size;
     uint32_t passes;
     const char *tensors;
-    const char *as_pooled;
+    const char *as_output;
     const char *as_offsets;
 } Operation;
 
@@ -49,10 +49,12 @@ static const Operation operations[] = {
      " k gate input_row_offsets cache_lengths status ape pool_row_offsets pooled ", " tail closed_pool closed_pooled ",
      " slot_idx block_table "},
     {KPOOL_OPERATION_POOL_ROW_OFFSETS, kpoolCmdPoolRowOffsets, 0, 1,
-     " input_row_offsets cache_lengths status pool_row_offsets ", "", ""},
+     " input_row_offsets cache_lengths status pool_row_offsets ", " scratch ", " slot_idx "},
     {KPOOL_OPERATION_EXPAND_TOPK, kpoolCmdExpandTopk, 0, 1,
      " input_row_offsets cache_lengths status pool_ids out ", "", ""},
     {KPOOL_OPERATION_COPY_SLOTS, kpoolCmdCopySlots, 0, 2, " tail status pairs scratch ", "", ""},
+    {KPOOL_OPERATION_CHECK_SLOTS, kpoolCmdCheckSlots, 0, 1,
+     " input_row_offsets cache_lengths slot_idx status scratch ", " pool_row_offsets ", ""},
     {KPOOL_OPERATION_STEP, kpoolCmdStep, 0, 1, STEP_TENSORS "closed_pooled ", "", " block_table "},
     {KPOOL_OPERATION_STEP, kpoolCmdStep, 8, 1, STEP_TENSORS "block_table ", " closed_pooled ", ""},
 };
@@ -271,7 +273,8 @@ static KpoolKernelCreateInfo kernel_info_of(const Operation *operation)
     if (info.operation == KPOOL_OPERATION_EXPAND_TOPK) {
         info.topk = 3;
     }
-    if (info.operation == KPOOL_OPERATION_EXPAND_TOPK || info.operation == KPOOL_OPERATION_POOL_ROW_OFFSETS) {
+    if (info.operation == KPOOL_OPERATION_EXPAND_TOPK || info.operation == KPOOL_OPERATION_POOL_ROW_OFFSETS ||
+        info.operation == KPOOL_OPERATION_CHECK_SLOTS) {
         info.lanesPerItem = 64;
         info.itemsPerGroup = 1;
     }
@@ -313,10 +316,13 @@ static uint32_t expect_descriptors(const Operation *operation, bool floor, Kpool
                                    FakeWrite expected[KPOOL_TENSOR_COUNT])
 {
     if (!floor) {
+        const KpoolRange *output = uses(operation, KPOOL_BINDING_pooled)    ? &bindings->pooled
+                                   : uses(operation, KPOOL_BINDING_scratch) ? &bindings->scratch
+                                                                            : &bindings->pool_row_offsets;
         uint32_t count = 0;
         for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
             const KpoolRange *range = uses(operation, tensor)                   ? range_of(bindings, tensor)
-                                      : is_named(operation->as_pooled, tensor)  ? &bindings->pooled
+                                      : is_named(operation->as_output, tensor)  ? output
                                       : is_named(operation->as_offsets, tensor) ? &bindings->input_row_offsets
                                                                                 : NULL;
             if (range != NULL) {
@@ -572,10 +578,10 @@ static void test_optional_tensors_of_step(void **state)
         rig.bindings.closed_pooled = variant % 2 != 0 ? closed_pooled : (KpoolRange){0};
         rig.bindings.block_table = variant / 2 % 2 != 0 ? block_table : (KpoolRange){0};
         static const Operation given[4] = {
-            {.tensors = STEP_TENSORS, .as_pooled = " closed_pooled ", .as_offsets = " block_table "},
-            {.tensors = STEP_TENSORS "closed_pooled ", .as_pooled = "", .as_offsets = " block_table "},
-            {.tensors = STEP_TENSORS "block_table ", .as_pooled = " closed_pooled ", .as_offsets = ""},
-            {.tensors = STEP_TENSORS "closed_pooled block_table ", .as_pooled = "", .as_offsets = ""},
+            {.tensors = STEP_TENSORS, .as_output = " closed_pooled ", .as_offsets = " block_table "},
+            {.tensors = STEP_TENSORS "closed_pooled ", .as_output = "", .as_offsets = " block_table "},
+            {.tensors = STEP_TENSORS "block_table ", .as_output = " closed_pooled ", .as_offsets = ""},
+            {.tensors = STEP_TENSORS "closed_pooled block_table ", .as_output = "", .as_offsets = ""},
         };
         FakeWrite expected[KPOOL_TENSOR_COUNT];
         const uint32_t count = expect_descriptors(&given[variant % 4], floor, &rig.bindings, expected);
@@ -874,6 +880,7 @@ static const OperationPush operation_pushes[] = {
     {KPOOL_OPERATION_STEP, 8,
      {COUNTS, TAIL, ROWS, REQUESTS, .slot_idx_base = 3, .ape_base = 7, .pool_row_offsets_base = 9,
       .closed_pool_base = 11, POOLED, .block_table_base = 23}},
+    {KPOOL_OPERATION_CHECK_SLOTS, 0, {COUNTS, REQUESTS, .slot_idx_base = 3, .scratch_base = 88}}, /* of u32 */
 };
 
 /* Wide as the table says; floor with the distances from the start of each group added. */
@@ -1020,6 +1027,7 @@ static void test_group_counts_of_operations(void **state)
         {KPOOL_OPERATION_COMPRESS, 1, 1, {.pooled_rows = 1000}, 1, 2147483647},
         {KPOOL_OPERATION_POOL_ROW_OFFSETS, 64, 1, {.requests = 0}, 1, 0},
         {KPOOL_OPERATION_POOL_ROW_OFFSETS, 64, 1, {.requests = 100000}, 1, 0},
+        {KPOOL_OPERATION_CHECK_SLOTS, 64, 1, {.max_slots = 1, .requests = 100000}, 1, 0},
         {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.requests = 1, .rows = 7}, 7, 0},
         {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.requests = 65}, 2, 0},
         {KPOOL_OPERATION_EXPAND_TOPK, 64, 1, {.rows = 262144}, 262144, 0},

@@ -39,9 +39,10 @@ static void test_whole_groups_have_one_item(void **state)
     (void)state;
     FakeVulkan fake;
     const KpoolContext context = open_context(&fake);
-    for (int operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP; operation++) {
+    for (int operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {
         const bool whole =
-            operation == KPOOL_OPERATION_POOL_ROW_OFFSETS || operation == KPOOL_OPERATION_EXPAND_TOPK;
+            operation == KPOOL_OPERATION_POOL_ROW_OFFSETS || operation == KPOOL_OPERATION_EXPAND_TOPK ||
+            operation == KPOOL_OPERATION_CHECK_SLOTS;
         for (uint32_t items = 0; items <= 4; items = items == 0 ? 1 : 2 * items) {
             const KpoolKernelCreateInfo info = {
                 .operation = (KpoolOperation)operation,

@@ -25,6 +25,7 @@ static const Named operations[] = {
     {"expand_topk", KPOOL_OPERATION_EXPAND_TOPK},
     {"copy_slots", KPOOL_OPERATION_COPY_SLOTS},
     {"step", KPOOL_OPERATION_STEP},
+    {"check_slots", KPOOL_OPERATION_CHECK_SLOTS},
 };
 static const Named types[] = {{"f16", KPOOL_TYPE_F16}, {"bf16", KPOOL_TYPE_BF16}, {"f32", KPOOL_TYPE_F32}};
 static const Named layouts[] = {{"wide", KPOOL_BINDING_LAYOUT_WIDE}, {"floor", KPOOL_BINDING_LAYOUT_FLOOR}};

@@ -108,7 +108,7 @@ size_t bench_spirv_size(void)
     const uint32_t *counted[MOST_MODULES];
     uint32_t count = 0;
     size_t size = 0;
-    for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP; operation++) {
+    for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {
         for (uint32_t i = 0; i < 4; i++) {
             const KpoolModule module = kpoolFindModule(operation, layouts[i / 2], alignments[i % 2]);
             uint32_t known = 0;

@@ -284,6 +284,9 @@ static void expect(BenchScene *scene)
                        before->slot_idx, before->pool_row_offsets, NULL, after->closed_pool, after->closed_pooled,
                        after->pooled, after->status);
         break;
+    case KPOOL_OPERATION_CHECK_SLOTS:
+        reference_check_slots(call, offsets, lengths, before->slot_idx, after->status);
+        break;
     case KPOOL_OPERATION_NONE:
         break;
     }

@@ -22,6 +22,7 @@ static Command *find_command(KpoolOperation operation)
         [KPOOL_OPERATION_EXPAND_TOPK] = kpoolCmdExpandTopk,
         [KPOOL_OPERATION_COPY_SLOTS] = kpoolCmdCopySlots,
         [KPOOL_OPERATION_STEP] = kpoolCmdStep,
+        [KPOOL_OPERATION_CHECK_SLOTS] = kpoolCmdCheckSlots,
     };
     return commands[operation];
 }

@@ -26,6 +26,7 @@ static const struct {
     {KPOOL_OPERATION_EXPAND_TOPK, "expand_topk"},
     {KPOOL_OPERATION_COPY_SLOTS, "copy_slots"},
     {KPOOL_OPERATION_STEP, "step"},
+    {KPOOL_OPERATION_CHECK_SLOTS, "check_slots"},
 };
 
 #define OPERATION_COUNT (sizeof operations / sizeof operations[0])

@@ -142,6 +142,7 @@ static KpoolResult record(const Scene *scene, const KpoolCall *call, KpoolDiagno
         [KPOOL_OPERATION_EXPAND_TOPK] = kpoolCmdExpandTopk,
         [KPOOL_OPERATION_COPY_SLOTS] = kpoolCmdCopySlots,
         [KPOOL_OPERATION_STEP] = kpoolCmdStep,
+        [KPOOL_OPERATION_CHECK_SLOTS] = kpoolCmdCheckSlots,
     };
     Command *command = commands[kpoolGetKernelInfo(scene->kernel).operation];
     return command(scene->commandBuffer, scene->kernel, scene->set, &scene->bindings, call, diagnostic);

@@ -60,7 +60,7 @@ KpoolKernelCreateInfo random_info(KpoolOperation operation, Random *random)
         info.lanesPerItem = 1u << random_between(random, 0, 7);
     }
     if (random_one_in(random, 2) && operation != KPOOL_OPERATION_POOL_ROW_OFFSETS &&
-        operation != KPOOL_OPERATION_EXPAND_TOPK) {
+        operation != KPOOL_OPERATION_EXPAND_TOPK && operation != KPOOL_OPERATION_CHECK_SLOTS) {
         const uint32_t lanes = info.lanesPerItem != 0 ? info.lanesPerItem : 1;
         info.itemsPerGroup = 1u << random_between(random, 0, 7);
         info.itemsPerGroup = info.itemsPerGroup < 128 / lanes ? info.itemsPerGroup : 128 / lanes;
@@ -109,6 +109,7 @@ void random_layout(Random *random, const KpoolKernelCreateInfo *info, KpoolCall 
     call->pooled_row_stride = even_dim + gap(random, 2, 8);
     call->closed_pooled_base = gap(random, 2, 8);
     call->pooled_base = gap(random, 2, 8);
+    call->scratch_base = gap(random, 2, 8);
     VkDeviceSize *const bases[] = {
         &call->input_row_offsets_base, &call->cache_lengths_base,    &call->slot_idx_base,    &call->status_base,
         &call->ape_base,               &call->pool_row_offsets_base, &call->closed_pool_base, &call->pool_ids_base,
@@ -133,6 +134,9 @@ static void random_requests(Random *random, Scenario *scenario)
         const uint32_t left = call->rows > offsets[r] ? call->rows - offsets[r] : 0;
         uint32_t length = random_between(random, 0, 1000);
         uint32_t slot = r < call->max_slots ? (first_slot + r) % call->max_slots : call->max_slots + r;
+        if (scenario->info.operation == KPOOL_OPERATION_CHECK_SLOTS && random_one_in(random, 2)) {
+            slot = random_between(random, 0, call->max_slots - 1);
+        }
         offsets[r + 1] = offsets[r] + random_between(random, 0, left < 40 ? left : 40);
         if (broken && random_one_in(random, 4)) {
             length = (uint32_t)random_next(random) | (random_one_in(random, 2) ? 0xffffff00u : 0);
@@ -223,8 +227,10 @@ bool random_scenario(KpoolOperation operation, Random *random, Scenario *scenari
     call->rows = random_between(random, 0, 300);
     call->pooled_rows = random_between(random, 0, 120);
     call->pair_count = random_between(random, 0, 12);
-    if (operation == KPOOL_OPERATION_POOL_ROW_OFFSETS && random_one_in(random, 4)) {
+    const bool whole = operation == KPOOL_OPERATION_POOL_ROW_OFFSETS || operation == KPOOL_OPERATION_CHECK_SLOTS;
+    if (whole && random_one_in(random, 4)) {
         call->requests = random_between(random, 0, 3000);
+        call->max_slots = random_between(random, 1, 3000);
     }
     if (operation == KPOOL_OPERATION_STEP && random_one_in(random, 2)) {
         info->page_size = 1u << random_between(random, 0, 3);

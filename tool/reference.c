@@ -399,3 +399,23 @@ void reference_expand_topk(uint32_t kpool, uint32_t topk, KpoolTopkLayout layout
         }
     }
 }
+
+void reference_check_slots(const KpoolCall *call, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
+                           const uint32_t *slot_idx, uint32_t *status)
+{
+    for (uint32_t r = 0; r < call->requests; r++) {
+        const int cause = reference_judge(call->rows, call->max_slots, input_row_offsets, cache_lengths, slot_idx, r);
+        if (cause >= 0) {
+            count(status, cause);
+        }
+        bool taken = false;
+        for (uint32_t earlier = 0; cause == -2 && !taken && earlier < r; earlier++) {
+            taken = slot_idx[earlier] == slot_idx[r] &&
+                    reference_judge(call->rows, call->max_slots, input_row_offsets, cache_lengths, slot_idx,
+                                    earlier) == -2;
+        }
+        if (taken) {
+            count(status, 4);
+        }
+    }
+}

@@ -46,6 +46,10 @@ void reference_expand_topk(uint32_t kpool, uint32_t topk, KpoolTopkLayout layout
                            const KpoolCall *call, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
                            const int32_t *pool_ids, int32_t *out, uint32_t *status);
 
+/* Reads call's max_slots, requests and rows only; time is quadratic in requests. */
+void reference_check_slots(const KpoolCall *call, const uint32_t *input_row_offsets, const uint32_t *cache_lengths,
+                           const uint32_t *slot_idx, uint32_t *status);
+
 /* The index in status of the cause that drops request r, -1 for an empty request, -2 for one to be served. slot_idx
  * is NULL for an operation without slots. */
 int reference_judge(uint32_t rows, uint32_t max_slots, const uint32_t *input_row_offsets,

@@ -118,6 +118,9 @@ void scenario_apply_reference(const Scenario *scenario, TensorImages *images)
                        words(images->block_table, call->block_table_base), closed_pool, images->closed_pooled,
                        images->pooled, status);
         break;
+    case KPOOL_OPERATION_CHECK_SLOTS:
+        reference_check_slots(call, offsets, lengths, slots, status);
+        break;
     case KPOOL_OPERATION_NONE:
         break;
     }

@@ -211,7 +211,8 @@ typedef enum KpoolOperation {
     KPOOL_OPERATION_POOL_ROW_OFFSETS = 4,
     KPOOL_OPERATION_EXPAND_TOPK = 5,
     KPOOL_OPERATION_COPY_SLOTS = 6,
-    KPOOL_OPERATION_STEP = 7
+    KPOOL_OPERATION_STEP = 7,
+    KPOOL_OPERATION_CHECK_SLOTS = 8
 } KpoolOperation;
 
 /* How a pooled key is reckoned, by ring_close, compress and step. */
@@ -239,9 +240,9 @@ typedef struct KpoolKernelCreateInfo {
     uint32_t alignment;
     /* The shape of a workgroup: invocations that share one item, and items side by side in one
      * workgroup; both powers of two, at most 128 together. An item is a request (seed_tail, ring_close, step),
-     * rowsPerItem rows of pooled, one after the other (compress, step), or a pair (copy_slots). pool_row_offsets and
-     * expand_topk have itemsPerGroup 1, and all but compress and step rowsPerItem 1. 0: chosen from the device's type.
-     * No shape changes a result. */
+     * rowsPerItem rows of pooled, one after the other (compress, step), or a pair (copy_slots). pool_row_offsets,
+     * expand_topk and check_slots have itemsPerGroup 1, and all but compress and step rowsPerItem 1. 0: chosen from
+     * the device's type. No shape changes a result. */
     uint32_t lanesPerItem;
     uint32_t itemsPerGroup;
     uint32_t rowsPerItem;
@@ -317,7 +318,7 @@ typedef struct KpoolBindings {
     KpoolRange pool_ids;          /* [rows, topk] i32 */
     KpoolRange out;               /* [rows, topk * kpool, and kpool - 1 more with_tail] i32: token positions */
     KpoolRange pairs;             /* [pair_count, 2] u32: source slot, destination slot */
-    KpoolRange scratch;           /* of copy_slots: lent for the call, contents of no meaning after it */
+    KpoolRange scratch;           /* of copy_slots and check_slots: lent for the call, of no meaning after it */
     KpoolRange block_table;       /* [requests, max_pages] u32: the pages of each request, in order */
 } KpoolBindings;
 
@@ -375,7 +376,7 @@ typedef struct KpoolCall {
 #define KPOOL_STATUS_ROWS_EXCEED 1     /* input_row_offsets[r + 1] > rows */
 #define KPOOL_STATUS_SLOT_RANGE 2      /* slot_idx[r] >= max_slots */
 #define KPOOL_STATUS_LENGTH_WRAPS 3    /* cache_lengths[r] + tokens of this call > 2^32 - 1 */
-#define KPOOL_STATUS_DUPLICATE_SLOT 4  /* slot_idx[r] is that of an earlier request: kpoolValidate */
+#define KPOOL_STATUS_DUPLICATE_SLOT 4  /* check_slots, kpoolValidate: slot_idx[r] is that of another request too */
 #define KPOOL_STATUS_POOL_ID 5         /* expand_topk: an id that is no complete pool of the row */
 #define KPOOL_STATUS_PAGE_RANGE 6      /* step: a block-table column >= max_pages or a page >= pages, once a key */
 #define KPOOL_STATUS_PAIR_RANGE 7      /* copy_slots: an index >= max_slots */
@@ -568,6 +569,26 @@ KpoolResult kpoolCmdCopySlots(VkCommandBuffer commandBuffer, KpoolKernel kernel,
  */
 KpoolResult kpoolCmdStep(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
                          const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
+
+/*
+ * check_slots: counts at KPOOL_STATUS_DUPLICATE_SLOT the non-empty requests that share their slot with another one, all
+ * but one of each slot. Two requests with one slot are the caller's error, which no other operation looks for: that
+ * slot's contents are then unspecified. Opt-in: one workgroup, for tests and debugging, or each step where it can be
+ * afforded. Only requests that are not dropped share a slot; dropped ones are counted as ever. On the host, with the
+ * requests named: kpoolValidate, which adds to the same counts.
+ *
+ *   kernel    of KPOOL_OPERATION_CHECK_SLOTS
+ *   bindings  input_row_offsets, cache_lengths, slot_idx, status, scratch (kpoolGetSizes says how much: a bit a slot;
+ *             its elements are u32)
+ *   call      max_slots, requests, rows, bases
+ *
+ * Before: what wrote the inputs is visible to COMPUTE_SHADER, SHADER_READ (status also SHADER_WRITE). What used scratch
+ *   has finished, and its writes are available to COMPUTE_SHADER, SHADER_WRITE.
+ * After: status and scratch are written at COMPUTE_SHADER, SHADER_WRITE.
+ * commandBuffer, set, clobbered state and errors: as kpoolCmdSeedTail.
+ */
+KpoolResult kpoolCmdCheckSlots(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
+                               const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
 
 /* ----------------------------------------------------------------------------- host side ------ */
 
