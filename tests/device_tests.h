@@ -13,7 +13,10 @@ void must_run(Scenario *scenario, Gpu *gpu, const TensorImages *expected);
 /* Runs it, compares with the reference, and frees it. */
 void must_match_reference(Scenario *scenario, Gpu *gpu);
 
-/* Random calls of the operation with the seeds [first, first + count). */
+/* Whether a layer makes every new pipeline cost seconds, so that fewer should be made. */
+bool must_be_brief(void);
+
+/* Random calls of the operation with the seeds [first, first + count); a sixth of them where it must be brief. */
 void must_match_random(Gpu *gpu, KpoolOperation operation, uint64_t first, uint64_t count);
 
 /* input_row_offsets from a first row and counts of tokens. */

@@ -3,6 +3,7 @@
 # fails a test, but for those that validation_allowed.txt names.
 #
 #   debian-sync  Debian's layer: core, and synchronization within a submit and across submits
+#   newer-gpu    the layer of Debian's package chromium-common: GPU-assisted
 #
 # `validation` is debian-sync on the first driver, for a quick look: a test NAME.validation with the label validation.
 # The others are tests NAME.<driver>-<configuration> with the label validation-<configuration>.
@@ -34,6 +35,8 @@ file(STRINGS validation_allowed.txt KPOOL_ALLOWED_MESSAGES REGEX "^[^#]")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS validation_allowed.txt)
 find_file(KPOOL_DEBIAN_LAYER VkLayer_khronos_validation.json PATHS /usr/share/vulkan/explicit_layer.d NO_DEFAULT_PATH
     DOC "Manifest of Debian's validation layer; empty: not tested")
+find_file(KPOOL_NEWER_LAYER libVkLayer_khronos_validation.so PATHS /usr/lib/chromium NO_DEFAULT_PATH
+    DOC "A newer validation layer; empty: not tested")
 
 # With any separator but a colon in VK_LAYER_ENABLES nothing is enabled.
 set(sync VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT)
@@ -49,6 +52,20 @@ if(KPOOL_DEBIAN_LAYER)
             kpool_add_validation(${driver}-debian-sync ${driver} debian-sync validation-debian-sync ${debian_sync})
         endif()
     endforeach()
+endif()
+
+if(KPOOL_NEWER_LAYER)
+    set(KPOOL_LAYER_NAME VK_LAYER_KHRONOS_validation)
+    set(KPOOL_LAYER_FILE ${KPOOL_NEWER_LAYER})
+    configure_file(layers/layer.json.in newer_layer/newer_layer.json @ONLY)
+    set(newer "VK_LAYER_PATH=${CMAKE_CURRENT_BINARY_DIR}/newer_layer")
+    # On SwiftShader, which has no bufferDeviceAddress, this layer turns the GPU-assisted part off and says so. It asks
+    # that core and GPU-assisted do not run together.
+    if(lavapipe IN_LIST KPOOL_DRIVERS)
+        kpool_add_validation(lavapipe-newer-gpu lavapipe newer-gpu validation-newer-gpu
+            FAULTS out_of_range
+            ENVIRONMENT ${newer} VK_LAYER_GPUAV_ENABLE=1 VK_LAYER_VALIDATE_CORE=0 KPOOL_TEST_BRIEF=1)
+    endif()
 endif()
 
 # kpool_add_validation_command(name command...): under each configuration. Examples have no messenger, so there the
