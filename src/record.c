@@ -112,13 +112,14 @@ static KpoolResult fit_tensors(KpoolKernel kernel, const KpoolBindings *bindings
     return KPOOL_SUCCESS;
 }
 
-/* What one pass wrote is read by the next, and what it read is overwritten. */
+/* What one pass wrote is read by the next, and what it read is overwritten. Written again it is not, but layers that take
+ * both passes for writers of what the shader of either writes are content with this. */
 static void record_pass_barrier(const KpoolFunctions *functions, VkCommandBuffer commandBuffer)
 {
     const VkMemoryBarrier barrier = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
         .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT,
-        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT,
+        .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
     };
     functions->vkCmdPipelineBarrier(commandBuffer, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
                                     VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);

@@ -3,7 +3,8 @@
 # fails a test, but for those that validation_allowed.txt names.
 #
 #   debian-sync  Debian's layer: core, and synchronization within a submit and across submits
-#   newer-gpu    the layer of Debian's package chromium-common: GPU-assisted
+#   newer-sync   the layer of Debian's package chromium-common: core, and synchronization by what shaders access
+#   newer-gpu    the same layer: GPU-assisted
 #
 # `validation` is debian-sync on the first driver, for a quick look: a test NAME.validation with the label validation.
 # The others are tests NAME.<driver>-<configuration> with the label validation-<configuration>.
@@ -59,6 +60,11 @@ if(KPOOL_NEWER_LAYER)
     set(KPOOL_LAYER_FILE ${KPOOL_NEWER_LAYER})
     configure_file(layers/layer.json.in newer_layer/newer_layer.json @ONLY)
     set(newer "VK_LAYER_PATH=${CMAKE_CURRENT_BINARY_DIR}/newer_layer")
+    foreach(driver ${KPOOL_DRIVERS})
+        kpool_add_validation(${driver}-newer-sync ${driver} newer-sync validation-newer-sync
+            FAULTS core read_after_write write_after_read write_after_write across_submits
+            ENVIRONMENT ${newer} VK_LAYER_VALIDATE_SYNC=1 VK_LAYER_SYNCVAL_SHADER_ACCESSES_HEURISTIC=1)
+    endforeach()
     # On SwiftShader, which has no bufferDeviceAddress, this layer turns the GPU-assisted part off and says so. It asks
     # that core and GPU-assisted do not run together.
     if(lavapipe IN_LIST KPOOL_DRIVERS)
