@@ -264,8 +264,11 @@ void gpu_close(Gpu *gpu)
     kpoolDestroyContext(gpu->context);
     gpu->context = NULL;
     if (gpu->device != VK_NULL_HANDLE) {
-        /* A validation layer may have submitted something of its own after what was waited for. */
-        (void)vkDeviceWaitIdle(gpu->device);
+        /* A validation layer may have submitted something of its own after what was waited for. A driver without
+         * hardware, on which nothing is submitted, cannot wait. */
+        if (gpu->submitted) {
+            (void)vkDeviceWaitIdle(gpu->device);
+        }
         vkDestroyFence(gpu->device, gpu->fence, NULL);
         vkDestroyCommandPool(gpu->device, gpu->commandPool, NULL);
         vkDestroyDevice(gpu->device, NULL);
@@ -444,6 +447,7 @@ bool gpu_start(Gpu *gpu, VkCommandBuffer commandBuffer)
         .commandBufferCount = 1,
         .pCommandBuffers = &commandBuffer,
     };
+    gpu->submitted = true;
     return succeeded(gpu, vkQueueSubmit(gpu->queue, 1, &info, gpu->fence), "vkQueueSubmit");
 }
 

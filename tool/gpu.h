@@ -31,6 +31,7 @@ typedef struct Gpu {
     VkQueue queue;
     VkCommandPool commandPool;
     VkFence fence;
+    bool submitted; /* something was */
     KpoolContext context;
     bool pushDescriptors;
     bool storage16; /* enabled */
