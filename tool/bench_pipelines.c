@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../src/shape.h"
 #include "../src/spirv.h"
 #include "bench_sample.h"
 #include "progress.h"
@@ -79,8 +80,13 @@ BenchMade bench_pipeline(Gpu *gpu, const KpoolKernelCreateInfo *info, uint32_t s
                          KpoolDiagnostic *reason)
 {
     static const BenchMix mix = {"decode", 1, 4};
-    *pipeline = (BenchPipeline){
-        .spirv = kpoolFindModule(info->operation, kpoolGetBindingLayout(gpu->context), info->alignment).size};
+    *pipeline = (BenchPipeline){0};
+    KpoolKernelCreateInfo resolved;
+    if (kpoolResolveKernelInfo(info, &resolved, reason) != KPOOL_SUCCESS) {
+        return BENCH_REFUSED;
+    }
+    pipeline->spirv =
+        kpoolFindModule(resolved.operation, kpoolGetBindingLayout(gpu->context), resolved.alignment).size;
     BenchScene scene;
     BenchMade made = bench_scene_create(&scene, gpu, info, &mix, 1, reason);
     if (made != BENCH_MADE) {
