@@ -79,6 +79,7 @@ static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo 
     }
     if (info->itemsPerGroup == 0) {
         const uint32_t wanted = whole ? 1 : cpu ? 64 : 32;
+        /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): lanesPerItem is at least 1 by now */
         info->itemsPerGroup = info->lanesPerItem < wanted ? wanted / info->lanesPerItem : 1;
     }
     if (info->rowsPerItem == 0) {

@@ -59,7 +59,7 @@ static KpoolResult count_groups(KpoolKernel kernel, const KpoolCall *call, uint3
         total += divide_up(count_row_items(kernel, call), info->itemsPerGroup);
     }
     if (judges_requests_beside(info->operation)) {
-        const uint64_t judging = divide_up(call->requests, info->lanesPerItem * info->itemsPerGroup);
+        const uint64_t judging = divide_up(call->requests, (uint64_t)info->lanesPerItem * info->itemsPerGroup);
         total = total > judging ? total : judging;
     }
     const uint64_t y = divide_up(total, KPOOL_GROUP_ROW);
@@ -150,7 +150,7 @@ static KpoolResult record(VkCommandBuffer commandBuffer, KpoolOperation operatio
     }
     KpoolShape shape;
     KpoolDescriptors descriptors;
-    uint32_t groups[3];
+    uint32_t groups[3] = {0};
     KpoolResult result = kpoolResolveCall(&kernel->info, call, &shape, diagnostic);
     if (result == KPOOL_SUCCESS) {
         result = kpoolResolveBindings(context, operation, kpoolKernelTensors(&kernel->info), kernel->info.alignment,

@@ -111,7 +111,7 @@ size_t bench_spirv_size(void)
 {
     static const KpoolBindingLayout layouts[] = {KPOOL_BINDING_LAYOUT_WIDE, KPOOL_BINDING_LAYOUT_FLOOR};
     static const uint32_t alignments[] = {4, 16};
-    const uint32_t *counted[MOST_MODULES];
+    const uint32_t *counted[MOST_MODULES] = {0};
     uint32_t count = 0;
     size_t size = 0;
     for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {

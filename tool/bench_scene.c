@@ -219,8 +219,8 @@ static void fill(BenchScene *scene, const BenchMix *mix)
         fill_slots(images->slot_idx, call->requests, call->max_slots);
     }
     for (uint32_t i = 0; pairs != NULL && i < call->pair_count; i++) {
-        pairs[2 * i] = i;
-        pairs[2 * i + 1] = call->pair_count + i;
+        pairs[2 * (size_t)i] = i;
+        pairs[2 * (size_t)i + 1] = call->pair_count + i;
     }
     fill_rows(images->k, geometry->type, geometry->head_dim, call->rows, 1);
     fill_rows(images->gate, geometry->type, geometry->head_dim, call->rows, 2);
@@ -231,7 +231,7 @@ static void fill(BenchScene *scene, const BenchMix *mix)
         kpoolPoolRowOffsets(geometry->kpool, call, offsets, lengths, images->pool_row_offsets, NULL, NULL);
     }
     int32_t *ids = images->pool_ids;
-    for (uint32_t r = 0; ids != NULL && r < call->requests; r++) {
+    for (uint32_t r = 0; ids != NULL && offsets != NULL && lengths != NULL && r < call->requests; r++) {
         for (uint32_t row = offsets[r]; row < offsets[r + 1]; row++) {
             const uint32_t pools = (lengths[r] + (row - offsets[r]) + 1) / geometry->kpool;
             for (uint32_t i = row * scene->info.topk; i < (row + 1) * scene->info.topk; i++) {

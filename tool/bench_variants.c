@@ -106,7 +106,8 @@ static uint32_t find_regions(const BenchScene *scene, VkBufferCopy *regions)
         }
         /* The last rows of the request; the ring is as long as a pool, so they do not wrap. */
         const VkDeviceSize from = (offsets[r + 1] - moved) * row_size;
-        const VkDeviceSize to = scene->bindings.tail.offset + slots[r] * 2 * plane_size + (member - moved) * row_size;
+        const VkDeviceSize slot = scene->bindings.tail.offset + (VkDeviceSize)slots[r] * 2 * plane_size;
+        const VkDeviceSize to = slot + (member - moved) * row_size;
         regions[count++] = (VkBufferCopy){scene->bindings.k.offset + from, to, moved * row_size};
         regions[count++] = (VkBufferCopy){scene->bindings.gate.offset + from, to + plane_size, moved * row_size};
     }

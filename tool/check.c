@@ -158,9 +158,9 @@ static ScenarioOutcome run_call(Gpu *gpu, uint64_t seed, bool broken, Tally *tal
 {
     const size_t kind = seed % OPERATION_COUNT;
     Random random = {seed};
-    Scenario scenario;
+    Scenario scenario = {0};
     TensorImages expected;
-    Complaint complaint;
+    Complaint complaint = {0};
     if (!(broken ? broken_scenario : random_scenario)(operations[kind].operation, &random, &scenario, &complaint)) {
         tally->complaint = complaint;
         return SCENARIO_FAILED;

@@ -194,7 +194,7 @@ static void random_pool_ids(Random *random, Scenario *scenario)
 static void random_pairs(Random *random, Scenario *scenario)
 {
     for (uint32_t i = 0; i < scenario->call.pair_count; i++) {
-        uint32_t *pair = &SCENARIO_WORDS(scenario, pairs)[2 * i];
+        uint32_t *pair = &SCENARIO_WORDS(scenario, pairs)[2 * (size_t)i];
         pair[0] = random_between(random, 0, scenario->call.max_slots - 1);
         pair[1] = i < scenario->call.max_slots ? i : scenario->call.max_slots + i;
         if (random_one_in(random, 10)) {
