@@ -34,7 +34,7 @@ typedef struct BenchVariants {
     BenchScene *scene;
     BenchScene *longer; /* the scene of BENCH_LONG, or NULL */
     bool present[BENCH_VARIANT_COUNT];
-    BenchStage stages[KPOOL_OPERATION_STEP + 1]; /* by operation */
+    BenchStage stages[KPOOL_OPERATION_CHECK_SLOTS + 1]; /* by operation */
     BenchStage fast;
     BenchStage on_longer;
     PlainPort empty;
