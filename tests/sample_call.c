@@ -1,24 +1,7 @@
 #include "sample_call.h"
 
 #include "fake_vulkan.h"
-
-typedef KpoolResult (*Command)(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
-                               const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
-
-static Command command_of(KpoolOperation operation)
-{
-    static const Command commands[] = {
-        [KPOOL_OPERATION_SEED_TAIL] = kpoolCmdSeedTail,
-        [KPOOL_OPERATION_RING_CLOSE] = kpoolCmdRingClose,
-        [KPOOL_OPERATION_COMPRESS] = kpoolCmdCompress,
-        [KPOOL_OPERATION_POOL_ROW_OFFSETS] = kpoolCmdPoolRowOffsets,
-        [KPOOL_OPERATION_EXPAND_TOPK] = kpoolCmdExpandTopk,
-        [KPOOL_OPERATION_COPY_SLOTS] = kpoolCmdCopySlots,
-        [KPOOL_OPERATION_STEP] = kpoolCmdStep,
-        [KPOOL_OPERATION_CHECK_SLOTS] = kpoolCmdCheckSlots,
-    };
-    return commands[operation];
-}
+#include "record_command.h"
 
 KpoolContextCreateInfo sample_context_info(KpoolBindingLayout layout, uint32_t flags,
                                            const VkAllocationCallbacks *callbacks)
@@ -78,5 +61,5 @@ KpoolResult sample_record(KpoolContext context, KpoolKernel kernel, VkBuffer buf
     if (kpoolWriteDescriptorSet(context, info.operation, set, &bindings, diagnostic) != KPOOL_SUCCESS) {
         set = VK_NULL_HANDLE;
     }
-    return command_of(info.operation)(fake_command_buffer(), kernel, set, &bindings, &call, diagnostic);
+    return record_command(info.operation)(fake_command_buffer(), kernel, set, &bindings, &call, diagnostic);
 }

@@ -5,27 +5,10 @@
 #include <string.h>
 
 #include "progress.h"
+#include "record_command.h"
 
 const char *const bench_variant_names[BENCH_VARIANT_COUNT] = {"empty", "ours", "plain", "copy", "memcpy", "long",
                                                               "fast",  "three"};
-
-typedef KpoolResult Command(VkCommandBuffer, KpoolKernel, VkDescriptorSet, const KpoolBindings *, const KpoolCall *,
-                            KpoolDiagnostic *);
-
-static Command *find_command(KpoolOperation operation)
-{
-    static Command *const commands[] = {
-        [KPOOL_OPERATION_SEED_TAIL] = kpoolCmdSeedTail,
-        [KPOOL_OPERATION_RING_CLOSE] = kpoolCmdRingClose,
-        [KPOOL_OPERATION_COMPRESS] = kpoolCmdCompress,
-        [KPOOL_OPERATION_POOL_ROW_OFFSETS] = kpoolCmdPoolRowOffsets,
-        [KPOOL_OPERATION_EXPAND_TOPK] = kpoolCmdExpandTopk,
-        [KPOOL_OPERATION_COPY_SLOTS] = kpoolCmdCopySlots,
-        [KPOOL_OPERATION_STEP] = kpoolCmdStep,
-        [KPOOL_OPERATION_CHECK_SLOTS] = kpoolCmdCheckSlots,
-    };
-    return commands[operation];
-}
 
 static bool fail(Gpu *gpu, const char *what, VkResult result)
 {
@@ -141,7 +124,7 @@ static void move_rows(BenchVariants *variants)
 static bool record_stage(const BenchScene *scene, VkCommandBuffer commandBuffer, const BenchStage *stage)
 {
     KpoolDiagnostic diagnostic;
-    Command *command = find_command(kpoolGetKernelInfo(stage->kernel).operation);
+    RecordCommand *command = record_command(kpoolGetKernelInfo(stage->kernel).operation);
     if (command(commandBuffer, stage->kernel, stage->set, &scene->bindings, &scene->call, &diagnostic) !=
         KPOOL_SUCCESS) {
         snprintf(scene->gpu->error, sizeof scene->gpu->error, "%s", diagnostic.message);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "record_command.h"
 #include "strided.h"
 
 /* Bytes of pattern before and after each tensor, at least: what lands a row or a small slot too far lands in them. */
@@ -132,20 +133,8 @@ static bool read_buffers(Scene *scene, Execution *execution)
 
 static KpoolResult record(const Scene *scene, const KpoolCall *call, KpoolDiagnostic *diagnostic)
 {
-    typedef KpoolResult Command(VkCommandBuffer, KpoolKernel, VkDescriptorSet, const KpoolBindings *, const KpoolCall *,
-                                KpoolDiagnostic *);
-    static Command *const commands[] = {
-        [KPOOL_OPERATION_SEED_TAIL] = kpoolCmdSeedTail,
-        [KPOOL_OPERATION_RING_CLOSE] = kpoolCmdRingClose,
-        [KPOOL_OPERATION_COMPRESS] = kpoolCmdCompress,
-        [KPOOL_OPERATION_POOL_ROW_OFFSETS] = kpoolCmdPoolRowOffsets,
-        [KPOOL_OPERATION_EXPAND_TOPK] = kpoolCmdExpandTopk,
-        [KPOOL_OPERATION_COPY_SLOTS] = kpoolCmdCopySlots,
-        [KPOOL_OPERATION_STEP] = kpoolCmdStep,
-        [KPOOL_OPERATION_CHECK_SLOTS] = kpoolCmdCheckSlots,
-    };
-    Command *command = commands[kpoolGetKernelInfo(scene->kernel).operation];
-    return command(scene->commandBuffer, scene->kernel, scene->set, &scene->bindings, call, diagnostic);
+    return record_command(kpoolGetKernelInfo(scene->kernel).operation)(scene->commandBuffer, scene->kernel, scene->set,
+                                                                       &scene->bindings, call, diagnostic);
 }
 
 static bool create_set(Scene *scene, KpoolOperation operation)
