@@ -96,9 +96,18 @@ expect 0 '130 or 143' --help
 
 # A request that would take hours is ended by a signal after the step that is running.
 printf 'TIMESTAMP,ContextTokens,GeneratedTokens\na,1,4000000000\n' >"$scratch/long.csv"
+# catches PID NUMBER: whether the process has a handler for the signal. Under a layer it takes a while to get there.
+catches() {
+    local caught
+    caught=$(awk '$1 == "SigCgt:" { print $2 }' "/proc/$1/status") && (((16#$caught >> ($2 - 1) & 1) == 1))
+}
 for signal in INT TERM; do
     "$kpool" replay "$scratch/long.csv" >"$scratch/out" 2>&1 &
-    sleep 2
+    for ((i = 0; i < 600; i++)); do
+        catches $! "$(kill -l "$signal")" && break
+        sleep 0.1
+    done
+    sleep 1
     kill -s "$signal" $!
     wait $!
     code=$?

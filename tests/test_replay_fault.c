@@ -107,7 +107,7 @@ WRAP(SeedTail)
     return __real_kpoolCmdRingClose(commandBuffer, close_later.kernel, close_later.set, bindings, call, diagnostic);
 }
 
-/* What replay returns with the fault, and the first line it writes to stderr. */
+/* What replay returns with the fault, and the first line it writes to stderr, but for progress on a slow device. */
 static int replay(Fault planted, char *line, int size)
 {
     char path[] = P_tmpdir "/kpool_trace_XXXXXX";
@@ -136,8 +136,9 @@ static int replay(Fault planted, char *line, int size)
     close(saved);
     unlink(path);
     rewind(captured);
-    line[0] = '\0';
-    (void)(fgets(line, size, captured) != NULL);
+    do {
+        line[0] = '\0';
+    } while (fgets(line, size, captured) != NULL && strncmp(line, "replay:", strlen("replay:")) == 0);
     fclose(captured);
     return code;
 }
