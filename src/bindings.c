@@ -40,24 +40,11 @@ static KpoolResult check_offset(const char *name, VkDeviceSize offset, VkDeviceS
     return KPOOL_SUCCESS;
 }
 
-static void add(KpoolDescriptors *descriptors, uint32_t binding, const KpoolRange *range)
+static KpoolResult place_wide(KpoolContext context, const KpoolTensorList *used, const KpoolBindings *bindings,
+                              KpoolPlacement *placement, KpoolDiagnostic *diagnostic)
 {
-    descriptors->infos[descriptors->count] = (VkDescriptorBufferInfo){range->buffer, range->offset, range->size};
-    descriptors->bindings[descriptors->count] = binding;
-    descriptors->count++;
-}
-
-static KpoolResult resolve_wide(KpoolContext context, uint32_t declared, uint32_t used, const KpoolBindings *bindings,
-                                KpoolDescriptors *descriptors, KpoolDiagnostic *diagnostic)
-{
-    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
-        if ((declared & (1u << tensor)) == 0) {
-            continue;
-        }
-        if ((used & (1u << tensor)) == 0) {
-            add(descriptors, tensor, kpoolTensorRange(bindings, kpoolStandIn(tensor, used)));
-            continue;
-        }
+    for (uint32_t i = 0; i < used->count; i++) {
+        const uint32_t tensor = used->tensors[i];
         const KpoolRange *range = kpoolTensorRange(bindings, tensor);
         KpoolResult result = check_range(context, tensor, range, diagnostic);
         if (result == KPOOL_SUCCESS) {
@@ -68,119 +55,137 @@ static KpoolResult resolve_wide(KpoolContext context, uint32_t declared, uint32_
         if (result != KPOOL_SUCCESS) {
             return result;
         }
-        descriptors->starts[tensor] = 0;
-        add(descriptors, tensor, range);
+        placement->starts[tensor] = 0;
     }
     return KPOOL_SUCCESS;
 }
 
-static bool in_group(const KpoolBindings *bindings, uint32_t tensor, uint32_t group)
+/* Lets the span, whose first range is that of *first, reach over one range more. */
+static KpoolResult join(KpoolRange *span, uint32_t *first, uint32_t tensor, const KpoolRange *range,
+                        KpoolDiagnostic *diagnostic)
 {
-    return kpoolTensorInfos[tensor].group == group && kpoolTensorRange(bindings, tensor)->buffer != VK_NULL_HANDLE;
-}
-
-/* The span from the first to the last range of a group; its buffer is VK_NULL_HANDLE where none is given. */
-static KpoolResult join_group(KpoolContext context, uint32_t group, const KpoolBindings *bindings, KpoolRange *span,
-                              KpoolDiagnostic *diagnostic)
-{
-    const char *first = NULL; /* the tensor that begins the span */
-    *span = (KpoolRange){0};
-    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
-        if (!in_group(bindings, tensor, group)) {
-            continue;
-        }
-        const char *name = kpoolTensorInfos[tensor].name;
-        const KpoolRange *range = kpoolTensorRange(bindings, tensor);
-        const KpoolResult result = check_range(context, tensor, range, diagnostic);
-        if (result != KPOOL_SUCCESS) {
-            return result;
-        }
-        if (first == NULL) {
-            *span = *range;
-            first = name;
-            continue;
-        }
-        if (range->buffer != span->buffer) {
-            return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name,
-                             "%s.buffer differs from %s.buffer, the floor layout needs one buffer for the group %s",
-                             name, first, kpoolGroupNames[group]);
-        }
-        const VkDeviceSize range_end = range->offset + range->size;
-        const VkDeviceSize span_end = span->offset + span->size;
-        if (range->offset < span->offset) {
-            span->offset = range->offset;
-            first = name;
-        }
-        span->size = (range_end > span_end ? range_end : span_end) - span->offset;
-    }
-    if (first == NULL) {
+    if (span->buffer == VK_NULL_HANDLE) {
+        *span = *range;
+        *first = tensor;
         return KPOOL_SUCCESS;
     }
+    if (range->buffer != span->buffer) {
+        const char *name = kpoolTensorInfos[tensor].name;
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name,
+                         "%s.buffer differs from %s.buffer, the floor layout needs one buffer for the group %s", name,
+                         kpoolTensorInfos[*first].name, kpoolGroupNames[kpoolTensorInfos[tensor].group]);
+    }
+    const VkDeviceSize range_end = range->offset + range->size;
+    const VkDeviceSize span_end = span->offset + span->size;
+    if (range->offset < span->offset) {
+        span->offset = range->offset;
+        *first = tensor;
+    }
+    span->size = (range_end > span_end ? range_end : span_end) - span->offset;
+    return KPOOL_SUCCESS;
+}
+
+static KpoolResult check_span(KpoolContext context, uint32_t group, const KpoolRange *span, uint32_t first,
+                              KpoolDiagnostic *diagnostic)
+{
     if (span->size > context->limits.maxStorageBufferRange) {
         return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, kpoolGroupNames[group],
                          "group %s spans %llu bytes, over the device's maxStorageBufferRange, %u",
                          kpoolGroupNames[group], (unsigned long long)span->size,
                          context->limits.maxStorageBufferRange);
     }
-    return check_offset(first, span->offset, context->limits.minStorageBufferOffsetAlignment,
+    return check_offset(kpoolTensorInfos[first].name, span->offset, context->limits.minStorageBufferOffsetAlignment,
                         "the device's minStorageBufferOffsetAlignment, as the first of its group", diagnostic);
 }
 
-static KpoolResult resolve_floor(KpoolContext context, uint32_t used, uint32_t alignment,
-                                 const KpoolBindings *bindings, KpoolDescriptors *descriptors,
-                                 KpoolDiagnostic *diagnostic)
+static KpoolResult place_floor(KpoolContext context, const KpoolTensorList *used, uint32_t alignment,
+                               const KpoolBindings *bindings, KpoolPlacement *placement, KpoolDiagnostic *diagnostic)
 {
-    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
-        const char *name = kpoolTensorInfos[tensor].name;
-        if ((used & (1u << tensor)) != 0 && kpoolTensorRange(bindings, tensor)->buffer == VK_NULL_HANDLE) {
+    for (uint32_t i = 0; i < used->count; i++) {
+        const char *name = kpoolTensorInfos[used->tensors[i]].name;
+        if (kpoolTensorRange(bindings, used->tensors[i])->buffer == VK_NULL_HANDLE) {
             return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name, "%s.buffer is NULL", name);
         }
     }
-    KpoolRange spans[KPOOL_GROUP_COUNT];
+    KpoolRange *spans = placement->spans;
+    uint32_t firsts[KPOOL_GROUP_COUNT];
     for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
-        KpoolResult result = join_group(context, group, bindings, &spans[group], diagnostic);
-        for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT && result == KPOOL_SUCCESS; tensor++) {
-            if (in_group(bindings, tensor, group)) {
-                descriptors->starts[tensor] = kpoolTensorRange(bindings, tensor)->offset - spans[group].offset;
-                result = check_offset(kpoolTensorInfos[tensor].name, kpoolTensorRange(bindings, tensor)->offset,
-                                      kpoolTensorHasRows(tensor) ? alignment : 4,
-                                      "the words that the kernel moves", diagnostic);
-            }
+        spans[group] = (KpoolRange){0};
+    }
+    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+        const KpoolRange *range = kpoolTensorRange(bindings, tensor);
+        if (range->buffer == VK_NULL_HANDLE) {
+            continue;
+        }
+        const KpoolTensorInfo *info = &kpoolTensorInfos[tensor];
+        KpoolResult result = check_range(context, tensor, range, diagnostic);
+        if (result == KPOOL_SUCCESS) {
+            result = check_offset(info->name, range->offset, info->has_rows ? alignment : 4,
+                                  "the words that the kernel moves", diagnostic);
+        }
+        if (result == KPOOL_SUCCESS) {
+            result = join(&spans[info->group], &firsts[info->group], tensor, range, diagnostic);
         }
         if (result != KPOOL_SUCCESS) {
             return result;
         }
     }
     for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
-        /* status by itself may lie anywhere in its group; only the group is aligned for the device. */
-        add(descriptors, group, &spans[spans[group].buffer != VK_NULL_HANDLE ? group : KPOOL_GROUP_words]);
+        if (spans[group].buffer == VK_NULL_HANDLE) {
+            continue;
+        }
+        const KpoolResult result = check_span(context, group, &spans[group], firsts[group], diagnostic);
+        if (result != KPOOL_SUCCESS) {
+            return result;
+        }
+    }
+    for (uint32_t i = 0; i < used->count; i++) {
+        const uint32_t tensor = used->tensors[i];
+        placement->starts[tensor] =
+            kpoolTensorRange(bindings, tensor)->offset - spans[kpoolTensorInfos[tensor].group].offset;
     }
     return KPOOL_SUCCESS;
 }
 
-KpoolResult kpoolResolveBindings(KpoolContext context, KpoolOperation operation, uint32_t used, uint32_t alignment,
-                                 const KpoolBindings *bindings, KpoolDescriptors *descriptors,
-                                 KpoolDiagnostic *diagnostic)
+KpoolResult kpoolPlaceBindings(KpoolContext context, const KpoolTensorList *used, uint32_t alignment,
+                               const KpoolBindings *bindings, KpoolPlacement *placement, KpoolDiagnostic *diagnostic)
+{
+    return context->bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR
+               ? place_floor(context, used, alignment, bindings, placement, diagnostic)
+               : place_wide(context, used, bindings, placement, diagnostic);
+}
+
+static void add(KpoolDescriptors *descriptors, VkDescriptorSet set, uint32_t binding, const KpoolRange *range)
+{
+    VkDescriptorBufferInfo *info = &descriptors->infos[descriptors->count];
+    *info = (VkDescriptorBufferInfo){range->buffer, range->offset, range->size};
+    descriptors->writes[descriptors->count] = (VkWriteDescriptorSet){
+        .sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+        .dstSet = set,
+        .dstBinding = binding,
+        .descriptorCount = 1,
+        .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+        .pBufferInfo = info,
+    };
+    descriptors->count++;
+}
+
+void kpoolFillDescriptors(KpoolContext context, KpoolOperation operation, uint32_t used, const KpoolBindings *bindings,
+                          const KpoolPlacement *placement, VkDescriptorSet set, KpoolDescriptors *descriptors)
 {
     descriptors->count = 0;
     if (context->bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR) {
-        return resolve_floor(context, used, alignment, bindings, descriptors, diagnostic);
+        const KpoolRange *spans = placement->spans;
+        for (uint32_t group = 0; group < KPOOL_GROUP_COUNT; group++) {
+            add(descriptors, set, group, &spans[spans[group].buffer != VK_NULL_HANDLE ? group : KPOOL_GROUP_words]);
+        }
+        return;
     }
-    return resolve_wide(context, kpoolModuleTensors(operation), used, bindings, descriptors, diagnostic);
-}
-
-void kpoolFillWrites(const KpoolDescriptors *descriptors, VkDescriptorSet set,
-                     VkWriteDescriptorSet writes[KPOOL_TENSOR_COUNT])
-{
-    for (uint32_t i = 0; i < descriptors->count; i++) {
-        writes[i] = (VkWriteDescriptorSet){
-            .sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-            .dstSet = set,
-            .dstBinding = descriptors->bindings[i],
-            .descriptorCount = 1,
-            .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-            .pBufferInfo = &descriptors->infos[i],
-        };
+    const KpoolTensorList declared = kpoolListTensors(kpoolModuleTensors(operation));
+    for (uint32_t i = 0; i < declared.count; i++) {
+        const uint32_t tensor = declared.tensors[i];
+        const bool given = (used & (1u << tensor)) != 0;
+        add(descriptors, set, tensor, kpoolTensorRange(bindings, given ? tensor : kpoolStandIn(tensor, used)));
     }
 }
 
@@ -210,13 +215,14 @@ KpoolResult kpoolWriteDescriptorSet(KpoolContext context, KpoolOperation operati
             used |= kpoolOptionalTensors(operation) & (1u << tensor);
         }
     }
-    KpoolDescriptors descriptors;
-    const KpoolResult result = kpoolResolveBindings(context, operation, used, 4, bindings, &descriptors, diagnostic);
+    const KpoolTensorList list = kpoolListTensors(used);
+    KpoolPlacement placement;
+    const KpoolResult result = kpoolPlaceBindings(context, &list, 4, bindings, &placement, diagnostic);
     if (result != KPOOL_SUCCESS) {
         return result;
     }
-    VkWriteDescriptorSet writes[KPOOL_TENSOR_COUNT];
-    kpoolFillWrites(&descriptors, set, writes);
-    context->functions.vkUpdateDescriptorSets(context->device, descriptors.count, writes, 0, NULL);
+    KpoolDescriptors descriptors;
+    kpoolFillDescriptors(context, operation, used, bindings, &placement, set, &descriptors);
+    context->functions.vkUpdateDescriptorSets(context->device, descriptors.count, descriptors.writes, 0, NULL);
     return KPOOL_SUCCESS;
 }

@@ -294,5 +294,5 @@ uint32_t kpoolGetDescriptorCount(KpoolContext context, KpoolOperation operation)
         return 0;
     }
     return context->bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR ? KPOOL_GROUP_COUNT
-                                                                 : kpoolCountTensors(kpoolModuleTensors(operation));
+                                                                 : kpoolListTensors(kpoolModuleTensors(operation)).count;
 }

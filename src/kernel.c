@@ -228,7 +228,8 @@ KpoolResult kpoolCreateKernel(KpoolContext context, const KpoolKernelCreateInfo 
         return kpoolFail(diagnostic, KPOOL_ERROR_OUT_OF_HOST_MEMORY, "pAllocator",
                          "pAllocator gave no memory for a kernel");
     }
-    *made = (struct KpoolKernel_T){.context = context, .info = info};
+    *made = (struct KpoolKernel_T){
+        .context = context, .info = info, .tensors = kpoolListTensors(kpoolKernelTensors(&info))};
     result = create_pipelines(made, createInfo->pipelineCache, diagnostic);
     if (result != KPOOL_SUCCESS) {
         kpoolDestroyKernel(made);

@@ -7,6 +7,7 @@
 struct KpoolKernel_T {
     KpoolContext context;
     KpoolKernelCreateInfo info; /* defaults filled in */
+    KpoolTensorList tensors;    /* what it uses */
     uint32_t passes; /* dispatches one call records: 2 for copy_slots */
     VkPipeline pipelines[2];
 };

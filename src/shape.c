@@ -56,7 +56,6 @@ static KpoolResult measure(const char *base_name, VkDeviceSize base, Dimension *
 
 typedef struct Resolver {
     const KpoolKernelCreateInfo *info;
-    uint32_t used; /* the kernel's tensors */
     const KpoolCall *call;
     KpoolShape *shape;
     KpoolDiagnostic *diagnostic;
@@ -79,15 +78,12 @@ static KpoolResult to_words(const Resolver *resolver, const char *name, VkDevice
     return KPOOL_SUCCESS;
 }
 
-/* One tensor. strides[i] receives the stride of dimensions[i] in words, before they are reordered. */
-static KpoolResult resolve_tensor(const Resolver *resolver, uint32_t tensor, uint32_t element_size,
+/* strides[i] receives the stride of dimensions[i] in words, before they are reordered. */
+static KpoolResult resolve_places(const Resolver *resolver, uint32_t tensor, uint32_t element_size,
                                   Dimension *dimensions, uint32_t count, uint32_t *const strides[])
 {
-    if ((resolver->used & (1u << tensor)) == 0) {
-        return KPOOL_SUCCESS;
-    }
     const KpoolTensorInfo *info = &kpoolTensorInfos[tensor];
-    const uint32_t word_size = kpoolTensorHasRows(tensor) ? resolver->info->alignment : 4;
+    const uint32_t word_size = info->has_rows ? resolver->info->alignment : 4;
     const VkDeviceSize base = kpoolTensorBase(resolver->call, tensor);
     KpoolResult result = to_words(resolver, info->base_name, base, element_size, word_size,
                                   kpoolPushBase(&resolver->shape->push, tensor));
@@ -128,7 +124,7 @@ static KpoolResult resolve_tail(const Resolver *resolver)
         {"tail_slot_stride", call->max_slots, slot},
     };
     uint32_t *const strides[4] = {NULL, &push->tail_row_stride, &push->tail_plane_stride, &push->tail_slot_stride};
-    return resolve_tensor(resolver, KPOOL_TENSOR_tail, kpoolTypeSize(geometry->type), dimensions, 4, strides);
+    return resolve_places(resolver, KPOOL_TENSOR_tail, kpoolTypeSize(geometry->type), dimensions, 4, strides);
 }
 
 /* [rows, head_dim] with a row stride that the caller may have given. */
@@ -141,84 +137,79 @@ static KpoolResult resolve_rows(const Resolver *resolver, uint32_t tensor, Kpool
         {stride_name, rows, stride != 0 ? stride : head_dim},
     };
     uint32_t *const strides[2] = {NULL, words};
-    return resolve_tensor(resolver, tensor, kpoolTypeSize(type), dimensions, 2, strides);
+    return resolve_places(resolver, tensor, kpoolTypeSize(type), dimensions, 2, strides);
 }
 
-/* Dense, of elements of 4 bytes unless it is scratch for rows. */
-static KpoolResult resolve_dense(const Resolver *resolver, uint32_t tensor, VkDeviceSize rows, VkDeviceSize columns)
+/* Dense. */
+static KpoolResult resolve_dense(const Resolver *resolver, uint32_t tensor, uint32_t element_size, VkDeviceSize rows,
+                                 VkDeviceSize columns)
 {
     const char *name = kpoolTensorInfos[tensor].name;
     Dimension dimensions[2] = {{name, columns, 1}, {name, rows, columns}};
-    const bool for_rows =
-        tensor == KPOOL_TENSOR_scratch && resolver->info->operation == KPOOL_OPERATION_COPY_SLOTS;
-    const uint32_t element_size = for_rows ? kpoolTypeSize(resolver->info->geometry.type) : 4;
-    return resolve_tensor(resolver, tensor, element_size, dimensions, 2, NULL);
+    return resolve_places(resolver, tensor, element_size, dimensions, 2, NULL);
 }
 
-static KpoolResult resolve_all(const Resolver *resolver)
+/* check_slots has a bit a slot, copy_slots a whole slot a pair. */
+static KpoolResult resolve_scratch(const Resolver *resolver)
+{
+    const KpoolGeometry *geometry = &resolver->info->geometry;
+    const KpoolCall *call = resolver->call;
+    if (resolver->info->operation == KPOOL_OPERATION_CHECK_SLOTS) {
+        return resolve_dense(resolver, KPOOL_TENSOR_scratch, 4, ((VkDeviceSize)call->max_slots + 31) / 32, 1);
+    }
+    return resolve_dense(resolver, KPOOL_TENSOR_scratch, kpoolTypeSize(geometry->type), call->pair_count,
+                         2 * (VkDeviceSize)geometry->ring * geometry->head_dim);
+}
+
+static KpoolResult resolve_tensor(const Resolver *resolver, uint32_t tensor)
 {
     const KpoolKernelCreateInfo *info = resolver->info;
     const KpoolGeometry *geometry = &info->geometry;
     const KpoolCall *call = resolver->call;
     KpoolPushConstants *push = &resolver->shape->push;
-    const VkDeviceSize requests = call->requests;
-    /* check_slots has a bit a slot, copy_slots a whole slot a pair. */
-    const bool checks = info->operation == KPOOL_OPERATION_CHECK_SLOTS;
-    const VkDeviceSize lent = checks ? ((VkDeviceSize)call->max_slots + 31) / 32 : call->pair_count;
-    const VkDeviceSize slot = checks ? 1 : 2 * (VkDeviceSize)geometry->ring * geometry->head_dim;
-    const VkDeviceSize expanded =
-        (VkDeviceSize)info->topk * geometry->kpool + (info->with_tail ? geometry->kpool - 1 : 0);
-
-    const VkDeviceSize pooled_rows =
-        info->page_size != 0 ? (VkDeviceSize)call->pages * info->page_size : call->pooled_rows;
-
-    KpoolResult result = resolve_tail(resolver);
-    const struct {
-        uint32_t tensor;
-        KpoolType type;
-        const char *stride_name;
-        VkDeviceSize stride;
-        VkDeviceSize rows;
-        uint32_t *words;
-    } strided[] = {
-        {KPOOL_TENSOR_k, geometry->type, "k_row_stride", call->k_row_stride, call->rows, &push->k_row_stride},
-        {KPOOL_TENSOR_gate, geometry->type, "gate_row_stride", call->gate_row_stride, call->rows,
-         &push->gate_row_stride},
-        {KPOOL_TENSOR_closed_pooled, info->pooled_type, "closed_pooled_row_stride", call->closed_pooled_row_stride,
-         call->requests, &push->closed_pooled_row_stride},
-        {KPOOL_TENSOR_pooled, info->pooled_type, "pooled_row_stride", call->pooled_row_stride, pooled_rows,
-         &push->pooled_row_stride},
-    };
-    for (size_t i = 0; i < sizeof strided / sizeof strided[0] && result == KPOOL_SUCCESS; i++) {
-        result = resolve_rows(resolver, strided[i].tensor, strided[i].type, strided[i].stride_name, strided[i].stride,
-                              strided[i].rows, strided[i].words);
+    switch (tensor) {
+    case KPOOL_TENSOR_tail:
+        return resolve_tail(resolver);
+    case KPOOL_TENSOR_k:
+        return resolve_rows(resolver, tensor, geometry->type, "k_row_stride", call->k_row_stride, call->rows,
+                            &push->k_row_stride);
+    case KPOOL_TENSOR_gate:
+        return resolve_rows(resolver, tensor, geometry->type, "gate_row_stride", call->gate_row_stride, call->rows,
+                            &push->gate_row_stride);
+    case KPOOL_TENSOR_closed_pooled:
+        return resolve_rows(resolver, tensor, info->pooled_type, "closed_pooled_row_stride",
+                            call->closed_pooled_row_stride, call->requests, &push->closed_pooled_row_stride);
+    case KPOOL_TENSOR_pooled:
+        return resolve_rows(resolver, tensor, info->pooled_type, "pooled_row_stride", call->pooled_row_stride,
+                            info->page_size != 0 ? (VkDeviceSize)call->pages * info->page_size : call->pooled_rows,
+                            &push->pooled_row_stride);
+    case KPOOL_TENSOR_input_row_offsets:
+    case KPOOL_TENSOR_pool_row_offsets:
+        return resolve_dense(resolver, tensor, 4, (VkDeviceSize)call->requests + 1, 1);
+    case KPOOL_TENSOR_cache_lengths:
+    case KPOOL_TENSOR_slot_idx:
+    case KPOOL_TENSOR_closed_pool:
+        return resolve_dense(resolver, tensor, 4, call->requests, 1);
+    case KPOOL_TENSOR_status:
+        return resolve_dense(resolver, tensor, 4, KPOOL_STATUS_COUNT, 1);
+    case KPOOL_TENSOR_ape:
+        return resolve_dense(resolver, tensor, 4, geometry->kpool, geometry->head_dim);
+    case KPOOL_TENSOR_pool_ids:
+        return resolve_dense(resolver, tensor, 4, call->rows, info->topk);
+    case KPOOL_TENSOR_out:
+        return resolve_dense(resolver, tensor, 4, call->rows,
+                             (VkDeviceSize)info->topk * geometry->kpool + (info->with_tail ? geometry->kpool - 1 : 0));
+    case KPOOL_TENSOR_pairs:
+        return resolve_dense(resolver, tensor, 4, call->pair_count, 2);
+    case KPOOL_TENSOR_scratch:
+        return resolve_scratch(resolver);
+    default:
+        return resolve_dense(resolver, tensor, 4, call->requests, call->max_pages);
     }
-    const struct {
-        uint32_t tensor;
-        VkDeviceSize rows;
-        VkDeviceSize columns;
-    } dense[] = {
-        {KPOOL_TENSOR_input_row_offsets, requests + 1, 1},
-        {KPOOL_TENSOR_cache_lengths, requests, 1},
-        {KPOOL_TENSOR_slot_idx, requests, 1},
-        {KPOOL_TENSOR_status, KPOOL_STATUS_COUNT, 1},
-        {KPOOL_TENSOR_ape, geometry->kpool, geometry->head_dim},
-        {KPOOL_TENSOR_pool_row_offsets, requests + 1, 1},
-        {KPOOL_TENSOR_closed_pool, requests, 1},
-        {KPOOL_TENSOR_pool_ids, call->rows, info->topk},
-        {KPOOL_TENSOR_out, call->rows, expanded},
-        {KPOOL_TENSOR_pairs, call->pair_count, 2},
-        {KPOOL_TENSOR_scratch, lent, slot},
-        {KPOOL_TENSOR_block_table, requests, call->max_pages},
-    };
-    for (size_t i = 0; i < sizeof dense / sizeof dense[0] && result == KPOOL_SUCCESS; i++) {
-        result = resolve_dense(resolver, dense[i].tensor, dense[i].rows, dense[i].columns);
-    }
-    return result;
 }
 
-KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolCall *call, KpoolShape *shape,
-                             KpoolDiagnostic *diagnostic)
+KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolTensorList *used, const KpoolCall *call,
+                             KpoolShape *shape, KpoolDiagnostic *diagnostic)
 {
     if (call == NULL) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "call", "call is NULL");
@@ -237,16 +228,21 @@ KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolCall 
                          "pooled_rows is %u, with %u requests it must stay below 2^31", call->pooled_rows,
                          call->requests);
     }
-    *shape = (KpoolShape){0};
-    shape->push.max_slots = call->max_slots;
-    shape->push.requests = call->requests;
-    shape->push.rows = call->rows;
-    shape->push.pooled_rows = call->pooled_rows;
-    shape->push.pair_count = call->pair_count;
-    shape->push.pages = call->pages;
-    shape->push.max_pages = call->max_pages;
-    const Resolver resolver = {info, kpoolKernelTensors(info), call, shape, diagnostic};
-    return resolve_all(&resolver);
+    shape->push = (KpoolPushConstants){
+        .max_slots = call->max_slots,
+        .requests = call->requests,
+        .rows = call->rows,
+        .pooled_rows = call->pooled_rows,
+        .pair_count = call->pair_count,
+        .pages = call->pages,
+        .max_pages = call->max_pages,
+    };
+    const Resolver resolver = {info, call, shape, diagnostic};
+    KpoolResult result = KPOOL_SUCCESS;
+    for (uint32_t i = 0; i < used->count && result == KPOOL_SUCCESS; i++) {
+        result = resolve_tensor(&resolver, used->tensors[i]);
+    }
+    return result;
 }
 
 uint32_t *kpoolPushBase(KpoolPushConstants *push, uint32_t tensor)
@@ -266,19 +262,20 @@ KpoolResult kpoolGetSizes(const KpoolKernelCreateInfo *createInfo, const KpoolCa
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "sizes", "sizes is NULL");
     }
     KpoolKernelCreateInfo info;
-    KpoolShape shape;
     KpoolResult result = kpoolResolveKernelInfo(createInfo, &info, diagnostic);
-    if (result == KPOOL_SUCCESS) {
-        result = kpoolResolveCall(&info, call, &shape, diagnostic);
+    if (result != KPOOL_SUCCESS) {
+        return result;
     }
+    const KpoolTensorList used = kpoolListTensors(kpoolKernelTensors(&info));
+    KpoolShape shape;
+    result = kpoolResolveCall(&info, &used, call, &shape, diagnostic);
     if (result != KPOOL_SUCCESS) {
         return result;
     }
     *sizes = (KpoolBindings){0};
-    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
-        KpoolRange *range = (KpoolRange *)(void *)((char *)sizes + kpoolTensorInfos[tensor].range_offset);
-        const bool used = (kpoolKernelTensors(&info) & (1u << tensor)) != 0;
-        range->size = used && shape.sizes[tensor] < 4 ? 4 : shape.sizes[tensor];
+    for (uint32_t i = 0; i < used.count; i++) {
+        const VkDeviceSize size = shape.sizes[used.tensors[i]];
+        ((KpoolRange *)(void *)sizes)[used.tensors[i]].size = size < 4 ? 4 : size;
     }
     return KPOOL_SUCCESS;
 }

@@ -21,12 +21,12 @@ _Static_assert(sizeof(KpoolPushConstants) <= 128, "every device has 128 bytes of
 
 typedef struct KpoolShape {
     KpoolPushConstants push;               /* with bases as the wide layout has them */
-    VkDeviceSize sizes[KPOOL_TENSOR_COUNT]; /* bytes each tensor needs; 0: none, or not used */
+    VkDeviceSize sizes[KPOOL_TENSOR_COUNT]; /* bytes each tensor needs, of those that are used */
 } KpoolShape;
 
-/* info is resolved. */
-KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolCall *call, KpoolShape *shape,
-                             KpoolDiagnostic *diagnostic);
+/* info is resolved; used: the tensors of such a kernel. */
+KpoolResult kpoolResolveCall(const KpoolKernelCreateInfo *info, const KpoolTensorList *used, const KpoolCall *call,
+                             KpoolShape *shape, KpoolDiagnostic *diagnostic);
 
 /* Where push.<name>_base of a tensor is. */
 uint32_t *kpoolPushBase(KpoolPushConstants *push, uint32_t tensor);

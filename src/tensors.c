@@ -5,9 +5,11 @@ const KpoolTensorInfo kpoolTensorInfos[KPOOL_TENSOR_COUNT] = {
     [KPOOL_BINDING_##tensor] = {                                    \
         .name = #tensor,                                            \
         .base_name = #tensor "_base",                               \
-        .range_offset = offsetof(KpoolBindings, tensor),            \
         .base_offset = offsetof(KpoolCall, tensor##_base),          \
         .group = KPOOL_GROUP_##its_group,                           \
+        .has_rows = KPOOL_GROUP_##its_group == KPOOL_GROUP_tail ||  \
+                    KPOOL_GROUP_##its_group == KPOOL_GROUP_rows ||  \
+                    KPOOL_BINDING_##tensor == KPOOL_BINDING_scratch, \
     },
     KPOOL_TENSORS(KPOOL_TENSOR_INFO)
 #undef KPOOL_TENSOR_INFO
@@ -137,39 +139,25 @@ bool kpoolOperationUsesWholeGroup(KpoolOperation operation)
            operation == KPOOL_OPERATION_CHECK_SLOTS;
 }
 
-bool kpoolTensorHasRows(uint32_t tensor)
+KpoolTensorList kpoolListTensors(uint32_t tensors)
 {
-    const uint32_t group = kpoolTensorInfos[tensor].group;
-    return group == KPOOL_GROUP_tail || group == KPOOL_GROUP_rows || tensor == KPOOL_TENSOR_scratch;
-}
-
-uint32_t kpoolCountTensors(uint32_t tensors)
-{
-    uint32_t count = 0;
-    for (; tensors != 0; tensors &= tensors - 1) {
-        count++;
+    KpoolTensorList list = {0};
+    for (uint32_t tensor = 0; tensor < KPOOL_TENSOR_COUNT; tensor++) {
+        if ((tensors & (1u << tensor)) != 0) {
+            list.tensors[list.count++] = tensor;
+        }
     }
-    return count;
+    return list;
 }
 
 uint32_t kpoolBindingLayouts(const VkPhysicalDeviceLimits *limits)
 {
     uint32_t most = 0;
     for (uint32_t operation = 1; operation < KPOOL_OPERATION_COUNT; operation++) {
-        const uint32_t count = kpoolCountTensors(kpoolModuleTensors((KpoolOperation)operation));
+        const uint32_t count = kpoolListTensors(kpoolModuleTensors((KpoolOperation)operation)).count;
         most = count > most ? count : most;
     }
     const bool wide = most <= limits->maxPerStageDescriptorStorageBuffers &&
                       most <= limits->maxDescriptorSetStorageBuffers && most <= limits->maxPerStageResources;
     return KPOOL_BINDING_LAYOUT_FLOOR_BIT | (wide ? KPOOL_BINDING_LAYOUT_WIDE_BIT : 0);
-}
-
-const KpoolRange *kpoolTensorRange(const KpoolBindings *bindings, uint32_t tensor)
-{
-    return (const KpoolRange *)(const void *)((const char *)bindings + kpoolTensorInfos[tensor].range_offset);
-}
-
-VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tensor)
-{
-    return *(const VkDeviceSize *)(const void *)((const char *)call + kpoolTensorInfos[tensor].base_offset);
 }

@@ -18,9 +18,9 @@ enum {
 typedef struct KpoolTensorInfo {
     const char *name;
     const char *base_name;
-    size_t range_offset; /* of its KpoolRange in KpoolBindings */
-    size_t base_offset;  /* of its base in KpoolCall */
-    uint32_t group;      /* KPOOL_GROUP_... */
+    uint32_t base_offset; /* bytes, of its base in KpoolCall */
+    uint32_t group;       /* KPOOL_GROUP_... */
+    bool has_rows;        /* that are moved in words of the kernel's alignment */
 } KpoolTensorInfo;
 
 extern const KpoolTensorInfo kpoolTensorInfos[KPOOL_TENSOR_COUNT];
@@ -42,18 +42,31 @@ uint32_t kpoolModuleTensors(KpoolOperation operation);
 /* The tensor whose range a kernel of such a module, which uses `used`, has bound in place of one that it does not use: an
  * output for an output, an input for an input, so that validation sees no access that the kernel does not make anyway. */
 uint32_t kpoolStandIn(uint32_t tensor, uint32_t used);
-/* How many tensors such a set holds. */
-uint32_t kpoolCountTensors(uint32_t tensors);
+
+/* Such a set as a list, in ascending order: what is walked each time a call is recorded. */
+typedef struct KpoolTensorList {
+    uint32_t count;
+    uint32_t tensors[KPOOL_TENSOR_COUNT];
+} KpoolTensorList;
+
+KpoolTensorList kpoolListTensors(uint32_t tensors);
+
 const char *kpoolOperationName(KpoolOperation operation);
 
 /* KPOOL_BINDING_LAYOUT_..._BIT: the layouts that a device with these limits takes. */
 uint32_t kpoolBindingLayouts(const VkPhysicalDeviceLimits *limits);
 
-const KpoolRange *kpoolTensorRange(const KpoolBindings *bindings, uint32_t tensor);
-VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tensor);
+/* Its range: KpoolBindings holds one a tensor, in the order of the list. */
+static inline const KpoolRange *kpoolTensorRange(const KpoolBindings *bindings, uint32_t tensor)
+{
+    return (const KpoolRange *)(const void *)bindings + tensor;
+}
 
-/* Whether its rows are moved in words of the kernel's alignment. */
-bool kpoolTensorHasRows(uint32_t tensor);
+static inline VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tensor)
+{
+    return *(const VkDeviceSize *)(const void *)((const char *)call + kpoolTensorInfos[tensor].base_offset);
+}
+
 /* Whether the operation does little but move rows, and so has a variant for an alignment of 16. */
 bool kpoolOperationMovesRows(KpoolOperation operation);
 /* Whether it makes pooled keys. */

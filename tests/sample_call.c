@@ -46,20 +46,37 @@ static void place(KpoolBindings *bindings, VkBuffer buffer)
     }
 }
 
-KpoolResult sample_record(KpoolContext context, KpoolKernel kernel, VkBuffer buffer, KpoolDiagnostic *diagnostic)
+static const KpoolCall sample = {.max_slots = 5, .requests = 3, .rows = 40, .pooled_rows = 10, .pair_count = 2};
+
+static KpoolResult bind(KpoolKernel kernel, VkBuffer buffer, KpoolBindings *bindings, KpoolDiagnostic *diagnostic)
 {
     const KpoolKernelCreateInfo info = kpoolGetKernelInfo(kernel);
-    const KpoolCall call = {.max_slots = 5, .requests = 3, .rows = 40, .pooled_rows = 10, .pair_count = 2};
+    const KpoolResult result = kpoolGetSizes(&info, &sample, bindings, diagnostic);
+    if (result == KPOOL_SUCCESS) {
+        place(bindings, buffer);
+    }
+    return result;
+}
+
+KpoolResult sample_command(KpoolKernel kernel, VkBuffer buffer, KpoolCommand *command, KpoolDiagnostic *diagnostic)
+{
     KpoolBindings bindings;
-    KpoolResult result = kpoolGetSizes(&info, &call, &bindings, diagnostic);
+    const KpoolResult result = bind(kernel, buffer, &bindings, diagnostic);
+    return result == KPOOL_SUCCESS ? kpoolCreateCommand(kernel, &bindings, &sample, command, diagnostic) : result;
+}
+
+KpoolResult sample_record(KpoolContext context, KpoolKernel kernel, VkBuffer buffer, KpoolDiagnostic *diagnostic)
+{
+    const KpoolOperation operation = kpoolGetKernelInfo(kernel).operation;
+    KpoolBindings bindings;
+    const KpoolResult result = bind(kernel, buffer, &bindings, diagnostic);
     if (result != KPOOL_SUCCESS) {
         return result;
     }
-    place(&bindings, buffer);
     /* With push descriptors there is no set, and asking for one to be written is refused. */
     VkDescriptorSet set = (VkDescriptorSet)(uintptr_t)0x99;
-    if (kpoolWriteDescriptorSet(context, info.operation, set, &bindings, diagnostic) != KPOOL_SUCCESS) {
+    if (kpoolWriteDescriptorSet(context, operation, set, &bindings, diagnostic) != KPOOL_SUCCESS) {
         set = VK_NULL_HANDLE;
     }
-    return record_command(info.operation)(fake_command_buffer(), kernel, set, &bindings, &call, diagnostic);
+    return record_command(operation)(fake_command_buffer(), kernel, set, &bindings, &sample, diagnostic);
 }

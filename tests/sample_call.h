@@ -10,6 +10,8 @@ KpoolContextCreateInfo sample_context_info(KpoolBindingLayout layout, uint32_t f
                                            const VkAllocationCallbacks *callbacks);
 KpoolKernelCreateInfo sample_kernel_info(KpoolOperation operation);
 
+KpoolResult sample_command(KpoolKernel kernel, VkBuffer buffer, KpoolCommand *command, KpoolDiagnostic *diagnostic);
+
 /* Writes the set, where the context has no push descriptors, and records. Which buffer is bound tells calls apart. */
 KpoolResult sample_record(KpoolContext context, KpoolKernel kernel, VkBuffer buffer, KpoolDiagnostic *diagnostic);
 

@@ -176,11 +176,44 @@ static void test_every_allocation(void **state)
     }
 }
 
+/* A command is one allocation: without it there is none, and the next try succeeds. */
+static void test_allocation_of_a_command(void **state)
+{
+    (void)state;
+    for (uint32_t variant = 0; variant < 4; variant++) {
+        const bool callbacks = variant % 2 != 0;
+        Rig rig;
+        open_rig(&rig, KPOOL_BINDING_LAYOUT_DEFAULT, variant / 2 != 0 ? KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT : 0,
+                 callbacks);
+        const uint32_t live = rig.allocator.live;
+        rig.allocator.fail_at = rig.allocator.allocations + 1;
+        KpoolCommand command = (KpoolCommand)(uintptr_t)1;
+        KpoolDiagnostic diagnostic = {0};
+        heap_watch(callbacks ? 0 : 1);
+        const KpoolResult result = sample_command(rig.survivor, THE_BUFFER, &command, &diagnostic);
+        const HeapCounts heap = heap_unwatch();
+        assert_int_equal(result, KPOOL_ERROR_OUT_OF_HOST_MEMORY);
+        assert_int_equal(diagnostic.result, result);
+        assert_string_equal(diagnostic.argument, "pAllocator");
+        assert_null(command);
+        assert_int_equal(heap.allocations, callbacks ? 0 : 1);
+        assert_int_equal(heap.live, 0);
+        rig.allocator.fail_at = 0;
+        assert_int_equal(sample_command(rig.survivor, THE_BUFFER, &command, &diagnostic), KPOOL_SUCCESS);
+        assert_int_equal(rig.allocator.live - live, callbacks ? 1 : 0);
+        kpoolDestroyCommand(command);
+        assert_int_equal(rig.allocator.live, live);
+        must_record(&rig, rig.survivor);
+        close_rig(&rig);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_call),
         cmocka_unit_test(test_every_allocation),
+        cmocka_unit_test(test_allocation_of_a_command),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

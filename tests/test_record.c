@@ -1,5 +1,6 @@
 /* What the kpoolCmd... functions record on a fake device: which commands, in which order, with which arguments; that a
- * failure records nothing; that recording allocates nothing. seed_tail stands for what all of them share. */
+ * failure records nothing; that recording allocates nothing; that a call which was checked beforehand fares the same.
+ * seed_tail stands for what all of them share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,6 +68,7 @@ typedef struct Rig {
     KpoolContext context;
     KpoolKernel kernel;
     Command command;
+    KpoolOperation operation; /* of command */
     VkCommandBuffer commandBuffer;
     VkDescriptorSet set;
     KpoolBindings bindings;
@@ -206,6 +208,7 @@ static void open_kernel(Rig *rig, const KpoolKernelCreateInfo *info, const Kpool
     for (uint32_t i = 0; i < OPERATION_COUNT; i++) {
         if (operations[i].operation == info->operation) {
             rig->command = operations[i].command;
+            rig->operation = info->operation;
         }
     }
     rig->call = *call;
@@ -224,16 +227,66 @@ static void close_rig(Rig *rig)
     }
 }
 
-/* Records, and asserts that nothing was allocated. */
+static KpoolResult execute(Rig *rig, KpoolCommand command, KpoolDiagnostic *diagnostic)
+{
+    const uint32_t before = rig->allocator.allocations;
+    heap_watch(0);
+    const KpoolResult result = kpoolCmdExecute(rig->commandBuffer, command, rig->set, diagnostic);
+    assert_int_equal(heap_unwatch().allocations, 0);
+    assert_int_equal(rig->allocator.allocations, before);
+    return result;
+}
+
+/* The same call, checked beforehand, is refused with the same words, or records the same again: the calls from `first`
+ * on. Leaves the log as it was. */
+static void record_beforehand(Rig *rig, uint32_t first, KpoolResult expected, const KpoolDiagnostic *sentence)
+{
+    const uint32_t count = rig->fake.call_count;
+    KpoolDiagnostic diagnostic = {0};
+    KpoolCommand command = (KpoolCommand)(uintptr_t)1;
+    KpoolResult result =
+        kpoolCreateCommand(rig->kernel, rig->bindings_argument, rig->call_argument, &command, &diagnostic);
+    if (result == KPOOL_SUCCESS) {
+        /* The structs may change meanwhile. */
+        const KpoolBindings bindings = rig->bindings;
+        const KpoolCall call = rig->call;
+        memset(&rig->bindings, 0xff, sizeof rig->bindings);
+        memset(&rig->call, 0xff, sizeof rig->call);
+        result = execute(rig, command, &diagnostic);
+        rig->bindings = bindings;
+        rig->call = call;
+    } else {
+        assert_null(command);
+    }
+    kpoolDestroyCommand(command);
+    assert_int_equal(result, expected);
+    if (result != KPOOL_SUCCESS && sentence != NULL) {
+        assert_int_equal(diagnostic.result, sentence->result);
+        assert_string_equal(diagnostic.argument, sentence->argument);
+        assert_string_equal(diagnostic.message, sentence->message);
+    }
+    assert_int_equal(rig->fake.call_count - count, count - first);
+    for (uint32_t i = first; i < count; i++) {
+        assert_memory_equal(&rig->fake.calls[i], &rig->fake.calls[count - first + i], sizeof rig->fake.calls[i]);
+    }
+    rig->fake.call_count = count;
+}
+
+/* Records, and asserts that nothing was allocated, and that checked beforehand the call fares the same. */
 static KpoolResult record(Rig *rig, KpoolDiagnostic *diagnostic)
 {
     const uint32_t before = rig->allocator.allocations;
+    const uint32_t first = rig->fake.call_count;
     heap_watch(0);
     const KpoolResult result = rig->command(rig->commandBuffer, rig->kernel, rig->set, rig->bindings_argument,
                                             rig->call_argument, diagnostic);
     const HeapCounts heap = heap_unwatch();
     assert_int_equal(heap.allocations, 0);
     assert_int_equal(rig->allocator.allocations, before);
+    /* A command has no operation of its own to differ from its kernel's. */
+    if (kpoolGetKernelInfo(rig->kernel).operation == rig->operation || rig->kernel == NULL) {
+        record_beforehand(rig, first, result, diagnostic);
+    }
     return result;
 }
 
@@ -460,6 +513,7 @@ static void test_kernel_of_another_operation(void **state)
         open_kernel(&rig, &info, &plain_call);
         for (uint32_t other = 0; other < OPERATION_COUNT; other++) {
             rig.command = operations[other].command;
+            rig.operation = operations[other].operation;
             KpoolDiagnostic diagnostic = {0};
             rig.fake.call_count = 0;
             if (operations[other].operation == info.operation) {

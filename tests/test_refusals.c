@@ -108,6 +108,26 @@ static void test_vulkan_failure_without_diagnostic(void **state)
     assert_int_equal(fake.object_count, 0);
 }
 
+/* What only a command refuses; the rest is what the kpoolCmd... functions refuse, and test_record compares. */
+static void test_command_arguments(void **state)
+{
+    (void)state;
+    KpoolDiagnostic diagnostic = {0};
+    const KpoolCall call = {.max_slots = 1};
+    const KpoolBindings bindings = {0};
+    assert_int_equal(kpoolCreateCommand(NULL, &bindings, &call, NULL, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "command");
+    KpoolCommand command = (KpoolCommand)(uintptr_t)1;
+    assert_int_equal(kpoolCreateCommand(NULL, &bindings, &call, &command, &diagnostic), KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "kernel");
+    assert_null(command);
+    assert_int_equal(kpoolCmdExecute(fake_command_buffer(), NULL, VK_NULL_HANDLE, &diagnostic),
+                     KPOOL_ERROR_INVALID_ARGUMENT);
+    assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "command");
+    assert_int_equal(kpoolCmdExecute(fake_command_buffer(), NULL, VK_NULL_HANDLE, NULL), KPOOL_ERROR_INVALID_ARGUMENT);
+    kpoolDestroyCommand(NULL);
+}
+
 static void test_offsets_of_nothing(void **state)
 {
     (void)state;
@@ -157,6 +177,7 @@ int main(void)
         cmocka_unit_test(test_whole_groups_have_one_item),
         cmocka_unit_test(test_topk_layout),
         cmocka_unit_test(test_vulkan_failure_without_diagnostic),
+        cmocka_unit_test(test_command_arguments),
         cmocka_unit_test(test_offsets_of_nothing),
         cmocka_unit_test(test_offsets_saturate),
         cmocka_unit_test(test_refused_pairs_own_nothing),

@@ -1,5 +1,5 @@
-/* Many threads at once, on the fake device: some record with the kernels of one context, each into a command buffer of
- * its own; some make and destroy kernels in that context; some make and destroy contexts beside it. What is recorded is
+/* Many threads at once, on the fake device: some record with the kernels of one context, and execute its commands, each
+ * into a command buffer of its own; some make and destroy kernels in that context; some make and destroy contexts beside it. What is recorded is
  * what one thread alone records. In the preset tsan ThreadSanitizer watches. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,13 +16,16 @@
 #include "fake_vulkan.h"
 #include "sample_call.h"
 
-enum { OPERATIONS = 7, THREADS = 12, ROUNDS = 60 };
+enum { OPERATIONS = KPOOL_OPERATION_CHECK_SLOTS, THREADS = 12, ROUNDS = 60 };
 
-/* A context with a kernel of each operation, and the fake device that knows them. */
+#define ALONE_BUFFER ((VkBuffer)(uintptr_t)0x77)
+
+/* A context with a kernel and a command of each operation, and the fake device that knows them. */
 typedef struct Shared {
     FakeVulkan fake;
     KpoolContext context;
     KpoolKernel kernels[OPERATIONS];
+    KpoolCommand commands[OPERATIONS];
     uint32_t flags;
     KpoolBindingLayout layout;
 } Shared;
@@ -66,6 +69,20 @@ static const char *record_all(const Shared *shared, FakeVulkan *fake, VkBuffer b
     return fake->misuse;
 }
 
+/* Commands of the shared context, whose buffer is that of the one thread. */
+static const char *execute_all(const Shared *shared, FakeVulkan *fake)
+{
+    const bool push = (shared->flags & KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT) != 0;
+    const VkDescriptorSet set = push ? VK_NULL_HANDLE : (VkDescriptorSet)(uintptr_t)0x99;
+    fake->call_count = 0;
+    for (uint32_t i = 0; i < OPERATIONS; i++) {
+        if (kpoolCmdExecute(fake_command_buffer(), shared->commands[i], set, NULL) != KPOOL_SUCCESS) {
+            return "executing is refused";
+        }
+    }
+    return fake->misuse;
+}
+
 static void *record_many(void *argument)
 {
     Worker *worker = argument;
@@ -81,6 +98,9 @@ static void *record_many(void *argument)
                 worker->fault = "another command than one thread alone records";
             }
         }
+        if (worker->fault == NULL) {
+            worker->fault = execute_all(worker->shared, &worker->fake);
+        }
     }
     return NULL;
 }
@@ -88,7 +108,7 @@ static void *record_many(void *argument)
 /* A kernel of each operation in a context, recorded with and destroyed. */
 static const char *make_kernels(KpoolContext context, FakeVulkan *fake, VkBuffer buffer)
 {
-    for (int operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_STEP; operation++) {
+    for (int operation = KPOOL_OPERATION_SEED_TAIL; operation <= OPERATIONS; operation++) {
         const KpoolKernelCreateInfo info = sample_kernel_info((KpoolOperation)operation);
         KpoolKernel kernel;
         fake->call_count = 0;
@@ -158,7 +178,10 @@ static void run_threads(KpoolBindingLayout layout, uint32_t flags)
         const KpoolKernelCreateInfo kernelInfo = sample_kernel_info((KpoolOperation)(i + 1));
         assert_int_equal(kpoolCreateKernel(shared->context, &kernelInfo, &shared->kernels[i], NULL), KPOOL_SUCCESS);
     }
-    assert_null(record_all(shared, &shared->fake, (VkBuffer)(uintptr_t)0x77));
+    assert_null(record_all(shared, &shared->fake, ALONE_BUFFER));
+    for (uint32_t i = 0; i < OPERATIONS; i++) {
+        assert_int_equal(sample_command(shared->kernels[i], ALONE_BUFFER, &shared->commands[i], NULL), KPOOL_SUCCESS);
+    }
     for (uint32_t i = 0; i < THREADS; i++) {
         workers[i].shared = shared;
         workers[i].fake = shared->fake;
@@ -173,6 +196,7 @@ static void run_threads(KpoolBindingLayout layout, uint32_t flags)
         }
     }
     for (uint32_t i = 0; i < OPERATIONS; i++) {
+        kpoolDestroyCommand(shared->commands[i]);
         kpoolDestroyKernel(shared->kernels[i]);
     }
     kpoolDestroyContext(shared->context);

@@ -590,6 +590,32 @@ KpoolResult kpoolCmdStep(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDe
 KpoolResult kpoolCmdCheckSlots(VkCommandBuffer commandBuffer, KpoolKernel kernel, VkDescriptorSet set,
                                const KpoolBindings *bindings, const KpoolCall *call, KpoolDiagnostic *diagnostic);
 
+/* ----------------------------------------------------------------- checked beforehand -------- */
+
+/* One call of one kernel, checked and kept: a runtime that records the same call again and again pays for the check
+ * once. Every kpoolCmd... above checks each time, which takes as long as what it records. */
+typedef struct KpoolCommand_T *KpoolCommand;
+
+/*
+ * Checks what the kpoolCmd... of the kernel's operation checks, but for the command buffer and the set. kernel, and the
+ * buffers that bindings names, must outlive the command; the structs need not. On failure nothing is left behind and
+ * *command is NULL.
+ * Errors: as the kpoolCmd...; also OUT_OF_HOST_MEMORY.
+ */
+KpoolResult kpoolCreateCommand(KpoolKernel kernel, const KpoolBindings *bindings, const KpoolCall *call,
+                               KpoolCommand *command, KpoolDiagnostic *diagnostic);
+
+/* At any time after it was recorded: command buffers do not refer to it. NULL is ignored. */
+void kpoolDestroyCommand(KpoolCommand command);
+
+/*
+ * Records what the kpoolCmd... of the kernel's operation records, with its Before and After.
+ *   set  written from the same bindings; VK_NULL_HANDLE with push descriptors
+ * Errors: INVALID_ARGUMENT (a NULL, or a set where none or one is due); nothing is recorded then.
+ */
+KpoolResult kpoolCmdExecute(VkCommandBuffer commandBuffer, KpoolCommand command, VkDescriptorSet set,
+                            KpoolDiagnostic *diagnostic);
+
 /* ----------------------------------------------------------------------------- host side ------ */
 
 /*
