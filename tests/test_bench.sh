@@ -55,9 +55,6 @@ expect 0 'head_dim 2, kpool 128' --mix decode --batches 7 --samples 1 --head-dim
 # What is too large is left out, by name.
 expect 0 '^ 65536 requests: left out' --op expand_topk --batches 65536,1 --samples 1 --mix decode
 
-expect 0 '^  ours/raw +[0-9.]+$' --host
-has '^  allocations +0$' 1
-expect 0 '"allocations": 0' --host --json
 expect 0 '^  all SPIR-V, both layouts: [0-9]+ bytes$' --pipelines --samples 1
 has '^  (seed_tail|ring_close|compress|pool_row_offsets|expand_topk|copy_slots|step|check_slots) +([0-9.]+ +){4}[1-9][0-9]+$' 8
 

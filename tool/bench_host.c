@@ -72,6 +72,7 @@ void bench_allocator_init(BenchAllocator *allocator)
 typedef struct Recorder {
     BenchVariants *variants;
     BenchStage stage;
+    KpoolCommand command; /* of the stage's call */
     uint32_t groups[3];
     PlainPort raw; /* any pipeline costs the same to bind */
     VkCommandPool pool;
@@ -88,6 +89,16 @@ static bool record_ours(const Recorder *recorder)
     for (uint32_t i = 0; i < RECORDS_A_ROUND; i++) {
         recorded &= kpoolCmdSeedTail(recorder->commandBuffer, recorder->stage.kernel, recorder->stage.set,
                                      &scene->bindings, &scene->call, NULL) == KPOOL_SUCCESS;
+    }
+    return recorded;
+}
+
+static bool record_executed(const Recorder *recorder)
+{
+    bool recorded = true;
+    for (uint32_t i = 0; i < RECORDS_A_ROUND; i++) {
+        recorded &= kpoolCmdExecute(recorder->commandBuffer, recorder->command, recorder->stage.set, NULL) ==
+                    KPOOL_SUCCESS;
     }
     return recorded;
 }
@@ -123,30 +134,32 @@ static double time_records(const Recorder *recorder, bool (*record)(const Record
 
 static bool measure(const Recorder *recorder, const BenchAllocator *allocator, BenchHost *host)
 {
-    double ours[ROUNDS];
-    double raw[ROUNDS];
-    double ratios[ROUNDS];
+    enum { OURS, EXECUTED, RAW, KINDS };
+    static bool (*const kinds[KINDS])(const Recorder *) = {record_ours, record_executed, record_raw};
+    double seconds[KINDS][ROUNDS];
+    double ratios[KINDS][ROUNDS];
     *host = (BenchHost){.records = ROUNDS * RECORDS_A_ROUND};
     for (uint32_t i = 0; i < WARM_UP_ROUNDS + ROUNDS; i++) {
         const uint32_t round = i < WARM_UP_ROUNDS ? 0 : i - WARM_UP_ROUNDS;
-        const bool raw_first = hash64(i) % 2 == 0;
-        if (raw_first) {
-            raw[round] = time_records(recorder, record_raw);
+        const uint32_t first = (uint32_t)(hash64(i) % KINDS);
+        for (uint32_t k = 0; k < KINDS; k++) {
+            const uint32_t kind = (first + k) % KINDS;
+            const uint64_t before = allocator->allocations;
+            seconds[kind][round] = time_records(recorder, kinds[kind]);
+            host->allocations += kind != RAW ? allocator->allocations - before : 0;
+            if (seconds[kind][round] < 0) {
+                return false;
+            }
         }
-        const uint64_t before = allocator->allocations;
-        ours[round] = time_records(recorder, record_ours);
-        host->allocations += allocator->allocations - before;
-        if (!raw_first) {
-            raw[round] = time_records(recorder, record_raw);
+        for (uint32_t kind = 0; kind < KINDS; kind++) {
+            ratios[kind][round] = seconds[kind][round] / seconds[RAW][round];
         }
-        if (ours[round] < 0 || raw[round] < 0) {
-            return false;
-        }
-        ratios[round] = ours[round] / raw[round];
     }
-    host->ours = 1e9 * bench_median(ours, ROUNDS) / RECORDS_A_ROUND;
-    host->raw = 1e9 * bench_median(raw, ROUNDS) / RECORDS_A_ROUND;
-    host->ratio = bench_median(ratios, ROUNDS);
+    host->ours = 1e9 * bench_median(seconds[OURS], ROUNDS) / RECORDS_A_ROUND;
+    host->executed = 1e9 * bench_median(seconds[EXECUTED], ROUNDS) / RECORDS_A_ROUND;
+    host->raw = 1e9 * bench_median(seconds[RAW], ROUNDS) / RECORDS_A_ROUND;
+    host->ratio = bench_median(ratios[OURS], ROUNDS);
+    host->executed_ratio = bench_median(ratios[EXECUTED], ROUNDS);
     return true;
 }
 
@@ -183,10 +196,13 @@ static BenchMade run(BenchVariants *variants, const BenchAllocator *allocator, B
     if (plain_port_create_empty(&recorder.raw, gpu,
                                 kpoolGetDescriptorSetLayout(gpu->context, KPOOL_OPERATION_SEED_TAIL), PUSH_BYTES) &&
         create(&recorder, gpu) &&
+        kpoolCreateCommand(recorder.stage.kernel, &variants->scene->bindings, &variants->scene->call,
+                           &recorder.command, NULL) == KPOOL_SUCCESS &&
         kpoolGetGroupCount(recorder.stage.kernel, &variants->scene->call, recorder.groups, NULL) == KPOOL_SUCCESS &&
         measure(&recorder, allocator, host)) {
         made = BENCH_MADE;
     }
+    kpoolDestroyCommand(recorder.command);
     vkDestroyCommandPool(gpu->device, recorder.pool, NULL);
     plain_port_destroy(&recorder.raw);
     return made;

@@ -14,10 +14,12 @@ void bench_allocator_init(BenchAllocator *allocator);
 
 typedef struct BenchHost {
     uint32_t records;     /* of each kind */
-    double ours;          /* nanoseconds for one kpoolCmdSeedTail */
-    double raw;           /* for the same calls of Vulkan: pipeline, set, push constants, dispatch */
-    double ratio;         /* the median of the rounds' own */
-    uint64_t allocations; /* during all of ours, through the allocator */
+    double ours;           /* nanoseconds for one kpoolCmdSeedTail */
+    double executed;       /* for one kpoolCmdExecute of the same call */
+    double raw;            /* for the same calls of Vulkan: pipeline, set, push constants, dispatch */
+    double ratio;          /* ours / raw: the median of the rounds' own */
+    double executed_ratio; /* executed / raw */
+    uint64_t allocations;  /* during all of both, through the allocator */
 } BenchHost;
 
 /* Records 100,000 of each in turn, a command buffer of 1,000 at a time that is reset before. allocator is the gpu's.
