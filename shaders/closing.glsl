@@ -16,7 +16,8 @@ uint ring_word(uint position) { return slot_word + (position % ring) * pc.tail_r
 
 uvec4 member_words(uint m) {
     uvec4 words;
-    if (closes_rings && m < pending) {
+    // The first is pending wherever rings are closed and nothing else is done, the last never.
+    if (closes_rings && m + 1u < kpool && (m < pending || m == 0u && !compresses)) {
         const uint row = ring_word(begin + m);
         READ_PAIRS(words, tail, row + pc.tail_plane_stride, tail, row)
     } else {

@@ -10,7 +10,11 @@ KPOOL_SPECIALIZATION(SPECIALIZATION_CONSTANT)
 layout(local_size_x_id = 0) in;
 
 #define PUSH_CONSTANT(name) uint name;
-layout(push_constant, std430) uniform Push { KPOOL_PUSH_CONSTANTS(PUSH_CONSTANT) } pc;
+struct PushConstants { KPOOL_PUSH_CONSTANTS(PUSH_CONSTANT) };
+layout(push_constant, std430) uniform Push { PushConstants push_constants; };
+
+// Read once, before any branch: lavapipe (Mesa 22) reads a push constant in a branch or a loop for each lane anew.
+PushConstants pc = push_constants;
 
 #if KPOOL_WORD_BYTES == 16
 #define ROW_WORD uvec4

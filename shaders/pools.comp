@@ -75,16 +75,23 @@ void make_key(uint lane) {
     }
 }
 
+// How often the lanes of an item go over a row.
+const uint rounds = (row_pairs + lanes_per_item - 1u) / lanes_per_item;
+
 // seed_tail's move, of the pairs that this very lane has read in the ring: no lane waits for another.
 void seed_request(Request request, uint lane) {
     const Seed seed = find_seed(request);
-    uint pair = lane;
-    if (pair < row_pairs) {
+    // Below 2^12 rows of at most 2^9 pairs.
+    const uint moves = seed.count * rounds;
+    uint i = 0u;
+    if (i < moves) {
         do {
-            set_pair(pair);
-            for (uint m = 0u; m < seed.count; m++) {
-                const uint to = ring_word(seed.begin + m);
-                const uint row = seed.row + m;
+            const uint member = i / rounds;
+            const uint pair = i % rounds * lanes_per_item + lane;
+            if (pair < row_pairs) {
+                set_pair(pair);
+                const uint to = ring_word(seed.begin + member);
+                const uint row = seed.row + member;
                 uvec4 words;
                 READ_PAIRS(words, gate, row * pc.gate_row_stride, k, row * pc.k_row_stride)
                 AT(tail, to + pair_words.x) = words.z;
@@ -94,8 +101,8 @@ void seed_request(Request request, uint lane) {
                     AT(tail, to + pc.tail_plane_stride + pair_words.y) = words.y;
                 }
             }
-            pair += lanes_per_item;
-        } while (lanes_per_item < row_pairs && pair < row_pairs);
+            i++;
+        } while (i < moves);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "common.glsl"
 
 const bool closes_rings = true;
+const bool compresses = false;
 
 INPUT(uint, tail)
 INPUT(uint, k)
