@@ -64,7 +64,8 @@ static uint32_t power_of_two_above(uint32_t value, uint32_t most)
 
 /* On a CPU the cost follows the lanes launched, so there a lane does several words and a workgroup many items; a GPU
  * wants the shortest chain: a lane a word, up to one or two subgroups. Most calls bring far fewer pools than they may,
- * and on a CPU an item without work costs almost what one with work does: there few items make many rows. */
+ * and on a CPU an item without work costs almost what one with work does: there few items make many rows, and in step,
+ * where each of two kinds of items begins a workgroup, a workgroup is small. */
 static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo *info)
 {
     const bool whole = kpoolOperationUsesWholeGroup(info->operation);
@@ -78,7 +79,8 @@ static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo 
         info->lanesPerItem = power_of_two_above(cpu ? work.row_words / 4 : work.rows * work.row_words, most);
     }
     if (info->itemsPerGroup == 0) {
-        const uint32_t wanted = whole ? 1 : cpu ? 64 : 32;
+        const uint32_t of_cpu = info->operation == KPOOL_OPERATION_STEP ? 8 : 64;
+        const uint32_t wanted = whole ? 1 : cpu ? of_cpu : 32;
         /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): lanesPerItem is at least 1 by now */
         info->itemsPerGroup = info->lanesPerItem < wanted ? wanted / info->lanesPerItem : 1;
     }
