@@ -126,9 +126,10 @@ KpoolResult kpoolValidatePairs(const KpoolCall *call, const uint32_t *pairs, uin
             }
             continue;
         }
+        /* While nothing was refused, every pair before this one is in range. */
         for (uint32_t j = 0; j < i && result == KPOOL_SUCCESS; j++) {
             const uint32_t *other = &pairs[2 * (size_t)j];
-            if (other[1] == pair[1] && other[0] != other[1] && other[0] < call->max_slots) {
+            if (other[1] == pair[1] && other[0] != other[1]) {
                 result = kpoolFail(diagnostic, KPOOL_ERROR_INVALID_DATA, "pairs",
                                    "pairs %u and %u: both copy to slot %u, destinations must differ", j, i, pair[1]);
             }
