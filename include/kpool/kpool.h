@@ -12,6 +12,7 @@
  *   4. kpoolWriteDescriptorSet     once per set of buffers (or push descriptors: never)
  *   5. kpoolCmd...                 once per recorded operation; the command buffer may be submitted
  *                                  again every step, with only the contents of the buffers changed
+ *      or kpoolCreateCommand       once per call, to check it, and kpoolCmdExecute per recording
  *
  * Ownership. The library owns its own small structs and the Vulkan objects behind them, all made
  * through the caller's VkAllocationCallbacks. It allocates no device memory, creates no buffer,
@@ -54,7 +55,7 @@
  *
  * Errors. Functions that can fail return a KpoolResult and take a KpoolDiagnostic *, which may be
  * NULL; on failure it receives a sentence that names the argument and the rule. A kpoolCmd... that
- * fails has recorded nothing.
+ * fails has recorded nothing. A call with nothing to do is checked all the same.
  */
 #ifndef KPOOL_KPOOL_H
 #define KPOOL_KPOOL_H
@@ -267,7 +268,8 @@ typedef struct KpoolKernelCreateInfo {
 KpoolResult kpoolCreateKernel(KpoolContext context, const KpoolKernelCreateInfo *createInfo,
                               KpoolKernel *kernel, KpoolDiagnostic *diagnostic);
 
-/* After every command buffer that uses it has completed or been reset. NULL is ignored. */
+/* After every command of it is destroyed, and every command buffer that uses it has completed or been reset. NULL is
+ * ignored. */
 void kpoolDestroyKernel(KpoolKernel kernel);
 
 /* What the kernel was made from, with every default filled in; pipelineCache is VK_NULL_HANDLE. Zeros for NULL. */
@@ -284,10 +286,11 @@ typedef struct KpoolRange {
 
 /*
  * Where the tensors are. An operation looks at the ranges it uses, listed at its kpoolCmd...; the
- * others may stay zero.
+ * others may stay zero. A range that is written overlaps no other one of the call. That, and that a range lies inside
+ * its buffer, cannot be seen and is not checked.
  *
  * Wide layout: every range is a descriptor of its own. Each offset is a multiple of the device's
- * minStorageBufferOffsetAlignment; buffers and ranges may be shared or not.
+ * minStorageBufferOffsetAlignment; buffers may be shared or not.
  *
  * Floor layout: the ranges form four groups, and each group is one descriptor that spans from the
  * start of its first range to the end of its last:
@@ -371,7 +374,8 @@ typedef struct KpoolCall {
 
 /* Indices of `status`. The library only adds; the caller clears. A request counts once per dispatch,
  * at the first cause of 0 to 3 that applies, in this order, and nothing else of it is written. Empty requests never
- * count. Every operation on requests counts 0, 1 and 3, those that use slots also 2. */
+ * count. Every operation on requests counts 0, 1 and 3, those that use slots also 2: with one status for all, a request
+ * that is dropped by three operations of a step counts three times. */
 #define KPOOL_STATUS_OFFSETS_DESCEND 0 /* input_row_offsets[r + 1] < input_row_offsets[r] */
 #define KPOOL_STATUS_ROWS_EXCEED 1     /* input_row_offsets[r + 1] > rows */
 #define KPOOL_STATUS_SLOT_RANGE 2      /* slot_idx[r] >= max_slots */
@@ -605,12 +609,12 @@ typedef struct KpoolCommand_T *KpoolCommand;
 KpoolResult kpoolCreateCommand(KpoolKernel kernel, const KpoolBindings *bindings, const KpoolCall *call,
                                KpoolCommand *command, KpoolDiagnostic *diagnostic);
 
-/* At any time after it was recorded: command buffers do not refer to it. NULL is ignored. */
+/* Before its kernel is destroyed; command buffers that it was recorded into do not refer to it. NULL is ignored. */
 void kpoolDestroyCommand(KpoolCommand command);
 
 /*
  * Records what the kpoolCmd... of the kernel's operation records, with its Before and After.
- *   set  written from the same bindings; VK_NULL_HANDLE with push descriptors
+ *   set  written from the same bindings for that operation, which cannot be seen; VK_NULL_HANDLE with push descriptors
  * Errors: INVALID_ARGUMENT (a NULL, or a set where none or one is due); nothing is recorded then.
  */
 KpoolResult kpoolCmdExecute(VkCommandBuffer commandBuffer, KpoolCommand command, VkDescriptorSet set,
