@@ -43,10 +43,13 @@ static KpoolResult measure(const char *base_name, VkDeviceSize base, Dimension *
         /* Each factor is looked at first: below 2^31, their product cannot exceed 64 bits. */
         if (dimension->extent - 1 >= KPOOL_MAX_ELEMENTS || dimension->stride >= KPOOL_MAX_ELEMENTS ||
             (dimension->extent - 1) * dimension->stride > KPOOL_MAX_ELEMENTS - 1 - base - reach) {
-            return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, dimension->stride_name,
+            /* A row that fits, but not behind this base, has no stride to blame. */
+            const bool of_base = reach == 0 && dimension->stride == 1 && dimension->extent <= KPOOL_MAX_ELEMENTS;
+            const char *name = of_base ? base_name : dimension->stride_name;
+            return kpoolFail(diagnostic, KPOOL_ERROR_LIMIT, name,
                              "%s: %llu places %llu apart begin at %llu, every element offset must stay below 2^31",
-                             dimension->stride_name, (unsigned long long)dimension->extent,
-                             (unsigned long long)dimension->stride, (unsigned long long)(base + reach));
+                             name, (unsigned long long)dimension->extent, (unsigned long long)dimension->stride,
+                             (unsigned long long)(base + reach));
         }
         reach += (dimension->extent - 1) * dimension->stride;
     }

@@ -726,6 +726,14 @@ static void test_huge_values_are_a_limit(void **state)
     const KpoolGeometry g = {.head_dim = 2, .kpool = 1, .type = KPOOL_TYPE_F32};
     const KpoolCall call = {.max_slots = 4, .requests = 1, .rows = 1, .tail_row_stride = (VkDeviceSize)1 << 63};
     assert_refused(&g, &call, KPOOL_ERROR_LIMIT, "tail_plane_stride");
+    /* A base below the limit, with no room for a row behind it. */
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (strstr(fields[i].name, "_base") != NULL) {
+            KpoolCall based = {.max_slots = 2, .requests = 2, .rows = 2};
+            *field_of(&based, &fields[i]) = KPOOL_MAX_ELEMENTS - 1;
+            assert_refused(&g, &based, KPOOL_ERROR_LIMIT, fields[i].name);
+        }
+    }
 }
 
 /* --------------------------------------------------------------------------------- random layouts */
