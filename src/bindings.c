@@ -199,12 +199,12 @@ KpoolResult kpoolWriteDescriptorSet(KpoolContext context, KpoolOperation operati
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "operation", "operation is %d, no KpoolOperation",
                          (int)operation);
     }
-    if (set == VK_NULL_HANDLE) {
-        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "set", "set is VK_NULL_HANDLE");
-    }
     if (context->pushDescriptors) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "context",
                          "context has push descriptors, there is no set to write");
+    }
+    if (set == VK_NULL_HANDLE) {
+        return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "set", "set is VK_NULL_HANDLE");
     }
     if (bindings == NULL) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "bindings", "bindings is NULL");

@@ -1538,10 +1538,13 @@ static void test_write_descriptor_set_refuses(void **state)
 
     open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, KPOOL_CONTEXT_PUSH_DESCRIPTORS_BIT);
     open_kernel(&rig, &info, &plain_call);
-    KpoolDiagnostic diagnostic = {0};
-    assert_int_equal(kpoolWriteDescriptorSet(rig.context, seed, the_set(), &rig.bindings, &diagnostic),
-                     KPOOL_ERROR_INVALID_ARGUMENT);
-    assert_string_equal(diagnostic.argument, "context");
+    const VkDescriptorSet sets[] = {the_set(), VK_NULL_HANDLE};
+    for (uint32_t i = 0; i < 2; i++) {
+        KpoolDiagnostic diagnostic = {0};
+        assert_int_equal(kpoolWriteDescriptorSet(rig.context, seed, sets[i], &rig.bindings, &diagnostic),
+                         KPOOL_ERROR_INVALID_ARGUMENT);
+        assert_string_equal(diagnostic.argument, "context");
+    }
     assert_int_equal(rig.fake.call_count, 0);
     close_rig(&rig);
 }
