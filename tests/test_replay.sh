@@ -76,10 +76,10 @@ expect_value tokens 10
 expect_value requests_finished 3
 
 printf 'TIMESTAMP,ContextTokens,GeneratedTokens\na,1,2\nb,1,-2\n' >"$scratch/bad.csv"
-expect 2 "^$scratch/bad.csv:3: GeneratedTokens is -2, below 0\$" "$scratch/bad.csv"
+expect 2 "^kpool replay: $scratch/bad.csv:3: GeneratedTokens is -2, below 0\$" "$scratch/bad.csv"
 [[ $(wc -l <"$scratch/out") -eq 1 ]] || fail 'a malformed trace needs more than a line'
-expect 2 "^$scratch/none.csv: No such file" "$scratch/none.csv"
-expect 2 "^$scratch: Is a directory" "$scratch"
+expect 2 "^kpool replay: $scratch/none.csv: No such file" "$scratch/none.csv"
+expect 2 "^kpool replay: $scratch: Is a directory" "$scratch"
 expect 2 'TRACE.csv: is missing'
 expect 2 "TRACE.csv: '$trace' is one too many" "$trace" "$trace"
 expect 2 "^kpool replay: --slots: is 0, must be from 1 " "$trace" --slots 0

@@ -372,7 +372,8 @@ static void test_arguments(void **state)
         {"devices --frob", "unrecognized option '--frob'"},
         {"'\x1b[2J\xc2\x9b" "2J\x9b'", "'?[2J??2J?' is no command"},
         {"run '\x1b[31m\nno'", "kpool run: ?[31m?no: cannot be opened"},
-        {"replay '\x1b[31m\nno'", "?[31m?no: No such file"},
+        {"replay '\x1b[31m\nno'", "kpool replay: ?[31m?no: No such file"},
+        {"bench '--\x1b[31m=x'", "unrecognized option '--?[31m=x'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const Outcome outcome = run("", "%s", bad[i].arguments);

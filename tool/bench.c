@@ -96,9 +96,12 @@ static const struct argp_option option_list[] = {
     {"alignment", KEY_ALIGNMENT, "N", 0, "Bytes that rows start at a multiple of, 4 or 16 (the most they keep)", 0},
     {"layout", KEY_LAYOUT, "LAYOUT", 0, "wide or floor bindings (wide where the device takes it)", 0},
     {"samples", KEY_SAMPLES, "N", 0, "Rounds of samples (7 to 100, as many as fit in 3 seconds)", 0},
-    {"host", KEY_HOST, NULL, 0, "Instead, what the host pays to record one seed_tail, beside the same raw calls", 0},
+    {"host", KEY_HOST, NULL, 0,
+     "Instead, what the host pays to record one seed_tail, beside the same raw calls; of the options above only "
+     "--head-dim, --kpool, --alignment, --layout and the first --dtype count", 0},
     {"pipelines", KEY_PIPELINES, NULL, 0,
-     "Instead, how long it takes until each operation can run: creation, from a VkPipelineCache, first submission", 0},
+     "Instead, how long it takes until each operation can run: creation, from a VkPipelineCache, first submission; "
+     "--batches, --mix, --lanes and --items do not count", 0},
     {"device", 'd', "SEL", 0, "A number of `kpool devices`, or part of a device's name", 0},
     {"csv", KEY_CSV, NULL, 0, "Print CSV, a line for each median", 0},
     {"json", KEY_JSON, NULL, 0, "Print one JSON object", 0},

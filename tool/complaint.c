@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 /* Terminals obey U+0080 to U+009F too, as UTF-8 (0xc2 before) or as a byte that continues no character. */
-static void replace_controls(char *text)
+void complaint_clean(char *text)
 {
     unsigned char before = 0;
     for (char *c = text; *c != '\0'; c++) {
@@ -19,7 +19,7 @@ static void replace_controls(char *text)
 bool complain_list(Complaint *complaint, const char *format, va_list arguments)
 {
     vsnprintf(complaint->text, sizeof complaint->text, format, arguments);
-    replace_controls(complaint->text);
+    complaint_clean(complaint->text);
     return false;
 }
 

@@ -13,6 +13,9 @@ typedef struct Complaint {
 bool complain(Complaint *complaint, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool complain_list(Complaint *complaint, const char *format, va_list arguments);
 
+/* Does so to any text. */
+void complaint_clean(char *text);
+
 /* The same as a line on stderr. */
 void complain_aloud(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -41,6 +41,23 @@ static void print_usage(FILE *out)
           out);
 }
 
+/* The names of options as they may be shown: an unknown one is shown by getopt, which shows what it holds. */
+static void clean_options(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        char *value = argv[i][0] == '-' ? strchr(argv[i], '=') : NULL;
+        if (argv[i][0] == '-') {
+            if (value != NULL) {
+                *value = '\0';
+            }
+            complaint_clean(argv[i]);
+            if (value != NULL) {
+                *value = '=';
+            }
+        }
+    }
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
@@ -72,6 +89,7 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    clean_options(argc, argv);
     const int code = dispatch(argc, argv);
     /* A flush in between may have failed, and the last one not. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -410,16 +410,16 @@ static int read_trace(Replay *replay)
     const char *path = replay->options.path;
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
-        complain_aloud("%.400s: %s", path, strerror(errno));
+        complain_aloud("kpool replay: %.400s: %s", path, strerror(errno));
         return EXIT_BAD_INPUT;
     }
     TraceError error;
     const bool read = trace_read(file, &replay->trace, &error);
     fclose(file);
     if (!read && error.line != 0) {
-        complain_aloud("%.128s:%zu: %s", path, error.line, error.complaint.text);
+        complain_aloud("kpool replay: %.128s:%zu: %s", path, error.line, error.complaint.text);
     } else if (!read) {
-        complain_aloud("%.128s: %s", path, error.complaint.text);
+        complain_aloud("kpool replay: %.128s: %s", path, error.complaint.text);
     }
     trace_truncate(&replay->trace, replay->options.requests);
     return read ? EXIT_RIGHT : EXIT_BAD_INPUT;
