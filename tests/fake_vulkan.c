@@ -463,3 +463,20 @@ void fake_vulkan_least_limits(VkPhysicalDeviceLimits *limits)
         .minStorageBufferOffsetAlignment = 256,
     };
 }
+
+bool fake_same_call(const FakeCall *a, const FakeCall *b, VkBuffer of_b)
+{
+    bool same = a->function == b->function && a->handle == b->handle && a->commandBuffer == b->commandBuffer &&
+                a->layout == b->layout && a->push_size == b->push_size &&
+                memcmp(a->push, b->push, sizeof a->push) == 0 && memcmp(a->groups, b->groups, sizeof a->groups) == 0 &&
+                memcmp(a->stages, b->stages, sizeof a->stages) == 0 &&
+                memcmp(a->accesses, b->accesses, sizeof a->accesses) == 0 && a->write_count == b->write_count;
+    for (uint32_t i = 0; i < a->write_count && same; i++) {
+        const FakeWrite *x = &a->writes[i];
+        const FakeWrite *y = &b->writes[i];
+        same = x->set == y->set && x->binding == y->binding && x->buffer.offset == y->buffer.offset &&
+               x->buffer.range == y->buffer.range &&
+               y->buffer.buffer == (of_b != VK_NULL_HANDLE ? of_b : x->buffer.buffer);
+    }
+    return same;
+}

@@ -116,4 +116,7 @@ void fake_vulkan_least_limits(VkPhysicalDeviceLimits *limits);
 
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL fake_get_instance_proc_addr(VkInstance instance, const char *name);
 
+/* Whether b records what a records, but with the descriptors' buffers all of_b; VK_NULL_HANDLE: with a's. */
+bool fake_same_call(const FakeCall *a, const FakeCall *b, VkBuffer of_b);
+
 #endif

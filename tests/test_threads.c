@@ -38,20 +38,6 @@ typedef struct Worker {
     const char *fault; /* what went wrong, or NULL */
 } Worker;
 
-static bool same_call(const FakeCall *a, const FakeCall *b, VkBuffer buffer_of_b)
-{
-    bool same = a->function == b->function && a->handle == b->handle && a->layout == b->layout &&
-                a->push_size == b->push_size && memcmp(a->push, b->push, sizeof a->push) == 0 &&
-                memcmp(a->groups, b->groups, sizeof a->groups) == 0 && a->write_count == b->write_count;
-    for (uint32_t i = 0; i < a->write_count && same; i++) {
-        const VkDescriptorBufferInfo *x = &a->writes[i].buffer;
-        const VkDescriptorBufferInfo *y = &b->writes[i].buffer;
-        same = a->writes[i].binding == b->writes[i].binding && y->buffer == buffer_of_b && x->offset == y->offset &&
-               x->range == y->range;
-    }
-    return same;
-}
-
 static VkBuffer buffer_of(const Worker *worker)
 {
     return (VkBuffer)(uintptr_t)worker;
@@ -94,7 +80,7 @@ static void *record_many(void *argument)
             worker->fault = "another number of commands than one thread alone records";
         }
         for (uint32_t i = 0; i < alone->call_count && worker->fault == NULL; i++) {
-            if (!same_call(&alone->calls[i], &worker->fake.calls[i], buffer_of(worker))) {
+            if (!fake_same_call(&alone->calls[i], &worker->fake.calls[i], buffer_of(worker))) {
                 worker->fault = "another command than one thread alone records";
             }
         }
