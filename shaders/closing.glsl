@@ -27,13 +27,8 @@ uvec4 member_words(uint m) {
     return words;
 }
 
-// Reads request r; returns whether it is served.
-bool read_closing(uint r, uint lane, out Request request) {
-    if (r >= pc.requests) {
-        return false;
-    }
-    const uint slot = AT(slot_idx, r);
-    const uint verdict = read_request(r, slot, pc.max_slots, request);
+// What request r closes, read as `request` with the verdict `verdict`.
+void find_pending(uint r, uint slot, Request request, uint verdict, uint lane) {
     pending = request.cached % kpool;
     closes = verdict == ACCEPTED && pending != 0u && request.tokens >= kpool - pending;
     makes_key = closes;
@@ -46,5 +41,4 @@ bool read_closing(uint r, uint lane, out Request request) {
         count_dropped(verdict);
         AT(closed_pool, r) = closes ? pool : 0xffffffffu;
     }
-    return verdict == ACCEPTED;
 }

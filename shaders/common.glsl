@@ -22,15 +22,30 @@ PushConstants pc = push_constants;
 #define ROW_WORD uint
 #endif
 
-// INPUT and OUTPUT declare a tensor that the kernel reads only, or also writes; AT(name, i) is its word i.
+// INPUT and OUTPUT declare a tensor that the kernel reads only, or also writes; AT(name, i) is its word i. A kernel
+// that defines MOVES_16 declares tail, k and gate with INPUT_ROWS and OUTPUT_ROWS: their words have 4 bytes, and the
+// same memory in words of 16 is AT_16(name, i), where the kernel's alignment allows.
+#ifdef MOVES_16
+#define ROWS
+#else
+#define ROWS restrict
+#endif
+
 #if KPOOL_FLOOR
-layout(set = 0, binding = KPOOL_GROUP_tail, std430) restrict buffer TailGroup { ROW_WORD tail_group[]; };
-layout(set = 0, binding = KPOOL_GROUP_rows, std430) restrict readonly buffer RowsGroup { ROW_WORD rows_group[]; };
+layout(set = 0, binding = KPOOL_GROUP_tail, std430) ROWS buffer TailGroup { ROW_WORD tail_group[]; };
+layout(set = 0, binding = KPOOL_GROUP_rows, std430) ROWS readonly buffer RowsGroup { ROW_WORD rows_group[]; };
 layout(set = 0, binding = KPOOL_GROUP_words, std430) restrict buffer WordsGroup { uint words_group[]; };
 layout(set = 0, binding = KPOOL_GROUP_out, std430) restrict buffer OutGroup { ROW_WORD out_group[]; };
 
+#ifdef MOVES_16
+layout(set = 0, binding = KPOOL_GROUP_tail, std430) buffer TailGroup16 { uvec4 tail_group_16[]; };
+layout(set = 0, binding = KPOOL_GROUP_rows, std430) readonly buffer RowsGroup16 { uvec4 rows_group_16[]; };
+#endif
+
 #define INPUT(word, name)
 #define OUTPUT(word, name)
+#define INPUT_ROWS(name)
+#define OUTPUT_ROWS(name)
 
 #define GROUP_OF_tail tail_group
 #define GROUP_OF_k rows_group
@@ -50,7 +65,12 @@ layout(set = 0, binding = KPOOL_GROUP_out, std430) restrict buffer OutGroup { RO
 #define GROUP_OF_scratch out_group
 #define GROUP_OF_block_table words_group
 
+#define GROUP_16_OF_tail tail_group_16
+#define GROUP_16_OF_k rows_group_16
+#define GROUP_16_OF_gate rows_group_16
+
 #define AT(name, i) GROUP_OF_##name[pc.name##_base + (i)]
+#define AT_16(name, i) GROUP_16_OF_##name[pc.name##_base / 4u + (i)]
 #else
 #define INPUT(word, name) \
     layout(set = 0, binding = KPOOL_BINDING_##name, std430) restrict readonly buffer Buffer_##name { \
@@ -61,7 +81,18 @@ layout(set = 0, binding = KPOOL_GROUP_out, std430) restrict buffer OutGroup { RO
         word tensor_##name[];                                                               \
     };
 
+#define ROWS_TWICE(access, name)                                                            \
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) access buffer Buffer_##name {   \
+        uint tensor_##name[];                                                               \
+    };                                                                                      \
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) access buffer Buffer16_##name { \
+        uvec4 tensor_16_##name[];                                                           \
+    };
+#define INPUT_ROWS(name) ROWS_TWICE(readonly, name)
+#define OUTPUT_ROWS(name) ROWS_TWICE(, name)
+
 #define AT(name, i) tensor_##name[pc.name##_base + (i)]
+#define AT_16(name, i) tensor_16_##name[pc.name##_base / 4u + (i)]
 #endif
 
 // A row of tail, k or gate, in the words that are moved.

@@ -92,7 +92,7 @@
     X(block_table_base)
 
 /* X(id, name): what is fixed for one pipeline. id 0 is the x size of the workgroup; type and pooled_type are
- * KpoolType's values, numerics is 0 for exact and 1 for fast. */
+ * KpoolType's values, numerics is 0 for exact and 1 for fast; alignment is the kernel's, 4 or 16. */
 #define KPOOL_SPECIALIZATION(X) \
     X(0, local_size)            \
     X(1, head_dim)              \
@@ -111,7 +111,8 @@
     X(14, scatters)             \
     X(15, operation)            \
     X(16, page_size)            \
-    X(17, rows_per_item)
+    X(17, rows_per_item)   \
+    X(18, alignment)
 
 /* Workgroups in a row of the grid, where there are more than one row: a constant costs the shader no load. Every device
  * takes 65,535 of each; fewer, so that the last row has few that find nothing to do. */

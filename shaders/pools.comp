@@ -7,8 +7,9 @@
 //
 // lanes_per_item invocations share an item; items_per_group items share a workgroup. An item is a request
 // (ring_close), rows_per_item rows of pooled (compress), or, in step, the one in the first workgroups and the other in
-// the rest: no workgroup waits for another.
+// the rest, and where rows_per_item exceeds 1 both: no workgroup waits for another.
 
+#define MOVES_16
 #include "common.glsl"
 
 const bool closes_rings = operation == KPOOL_RING_CLOSE || operation == KPOOL_STEP;
@@ -16,9 +17,9 @@ const bool compresses = operation == KPOOL_COMPRESS || operation == KPOOL_STEP;
 const bool seeds = operation == KPOOL_STEP;
 const bool pages_keys = operation == KPOOL_STEP && page_size != 0u;
 
-OUTPUT(uint, tail)
-INPUT(uint, k)
-INPUT(uint, gate)
+OUTPUT_ROWS(tail)
+INPUT_ROWS(k)
+INPUT_ROWS(gate)
 INPUT(uint, input_row_offsets)
 INPUT(uint, cache_lengths)
 INPUT(uint, slot_idx)
@@ -40,6 +41,16 @@ uint judge_request(uint r, out Request request) { return read_request(r, 0u, 1u,
 
 #include "closing.glsl"
 
+// An item's lanes take runs of pairs in turn, again and again: of one pair, or, where the kernel's alignment allows it
+// and each lane then has one, of the pairs in 16 bytes.
+const uint pairs_in_16 = f32_in ? 2u : 4u;
+const uint run = alignment == 16u ? (lanes_per_item * pairs_in_16 <= row_pairs ? pairs_in_16 : 1u) : 1u;
+const uint runs = row_pairs / run;
+const uint rounds = (runs + lanes_per_item - 1u) / lanes_per_item;
+
+// The lane's pair number i.
+uint lane_pair(uint i, uint lane) { return (i / run * lanes_per_item + lane) * run + i % run; }
+
 // The row of closed_pooled (a pool that closes) or of pooled, or, once found, of the paged cache.
 uint target;
 
@@ -60,7 +71,8 @@ void make_key(uint lane) {
     if (!placed && lane == 0u) {
         atomicAdd(AT(status, 6u), 1u);
     }
-    uint pair = lane;
+    uint i = 0u;
+    uint pair = lane_pair(i, lane);
     if (placed && pair < row_pairs) {
         do {
             set_pair(pair);
@@ -70,35 +82,39 @@ void make_key(uint lane) {
             } else {
                 STORE_PAIR(pooled, target * pc.pooled_row_stride, key)
             }
-            pair += lanes_per_item;
+            i++;
+            pair = lane_pair(i, lane);
         } while (lanes_per_item < row_pairs && pair < row_pairs);
     }
 }
 
-// How often the lanes of an item go over a row.
-const uint rounds = (row_pairs + lanes_per_item - 1u) / lanes_per_item;
-
-// seed_tail's move, of the pairs that this very lane has read in the ring: no lane waits for another.
-void seed_request(Request request, uint lane) {
-    const Seed seed = find_seed(request);
+// seed_tail's move, of the runs that this very lane has read in the ring: no lane waits for another.
+void seed_request(Seed seed, uint lane) {
     // Below 2^12 rows of at most 2^9 pairs.
     const uint moves = seed.count * rounds;
     uint i = 0u;
     if (i < moves) {
         do {
             const uint member = i / rounds;
-            const uint pair = i % rounds * lanes_per_item + lane;
-            if (pair < row_pairs) {
-                set_pair(pair);
+            const uint lane_run = i % rounds * lanes_per_item + lane;
+            if (lane_run < runs) {
                 const uint to = ring_word(seed.begin + member);
                 const uint row = seed.row + member;
-                uvec4 words;
-                READ_PAIRS(words, gate, row * pc.gate_row_stride, k, row * pc.k_row_stride)
-                AT(tail, to + pair_words.x) = words.z;
-                AT(tail, to + pc.tail_plane_stride + pair_words.x) = words.x;
-                if (f32_in) {
-                    AT(tail, to + pair_words.y) = words.w;
-                    AT(tail, to + pc.tail_plane_stride + pair_words.y) = words.y;
+                if (run > 1u) {
+                    const uint to_16 = to / 4u + lane_run;
+                    const uint gate_16 = row * pc.gate_row_stride / 4u + lane_run;
+                    AT_16(tail, to_16) = AT_16(k, row * pc.k_row_stride / 4u + lane_run);
+                    AT_16(tail, to_16 + pc.tail_plane_stride / 4u) = AT_16(gate, gate_16);
+                } else {
+                    set_pair(lane_run);
+                    uvec4 words;
+                    READ_PAIRS(words, gate, row * pc.gate_row_stride, k, row * pc.k_row_stride)
+                    AT(tail, to + pair_words.x) = words.z;
+                    AT(tail, to + pc.tail_plane_stride + pair_words.x) = words.x;
+                    if (f32_in) {
+                        AT(tail, to + pair_words.y) = words.w;
+                        AT(tail, to + pc.tail_plane_stride + pair_words.y) = words.y;
+                    }
                 }
             }
             i++;
@@ -106,12 +122,11 @@ void seed_request(Request request, uint lane) {
     }
 }
 
-// Reads row `row` of pooled, below rows_end(): its owner, and whether it is one of its pools.
-void read_row(uint row, uint lane) {
-    owner = find_owner(row);
-    const uint start = AT(pool_row_offsets, owner);
-    Request request;
-    makes_key = judge_request(owner, request) == ACCEPTED && row >= start && row - start < count_new_pools(request);
+// Row `row` of pooled, whose owner has been read as `request` with the verdict `verdict` and begins at row `start`.
+void find_row(uint row, uint start, Request request, uint verdict, uint lane) {
+    makes_key = verdict == ACCEPTED && row >= start && row - start < count_new_pools(request);
+    closes = false;
+    pending = 0u;
     if (!makes_key && lane == 0u) {
         atomicAdd(AT(status, 8u), 1u);
     }
@@ -127,36 +142,52 @@ uint rows_end() { return pc.requests == 0u ? 0u : min(pc.pooled_rows, AT(pool_ro
 void main() {
     const uint lane = item_lane();
     const uint item = item_index();
-    // Requests take whole workgroups, so that rows begin at one of their own.
+    // Requests take whole workgroups, so that rows begin at one of their own. Where an item makes several rows, as on a
+    // CPU, items have a request and rows: those whose only work is to find none would cost as much as others.
     const uint closing_items =
         closes_rings ? (pc.requests + items_per_group - 1u) / items_per_group * items_per_group : 0u;
-    const bool is_request = closes_rings && (!compresses || item < closing_items);
     // An item's rows lie this far apart, so that items with nothing to do are the last ones. Nothing wraps: all stay
     // below 2^31, and row below twice that.
     const uint apart = (pc.pooled_rows + rows_per_item - 1u) / rows_per_item;
-    uint row = item - closing_items;
-    uint end = 0u;
-    Request request;
+    uint row = rows_per_item > 1u ? item : item - closing_items;
+    const uint end = compresses && row < apart ? rows_end() : 0u;
+    bool is_request = closes_rings && item < pc.requests;
     bool seeding = false;
-    if (is_request) {
-        seeding = read_closing(item, lane, request);
-        target = item;
-    } else if (row < apart) {
-        end = rows_end();
-    }
+    Seed seed;
     if (!closes_rings) {
         count_dropped_requests();
     }
     do {
-        if (row < end) {
-            read_row(row, lane);
+        const bool is_row = !is_request && row < end;
+        if (is_request || is_row) {
+            owner = item;
+            uint slot = 0u;
+            uint start;
+            if (is_request) {
+                slot = AT(slot_idx, item);
+            } else {
+                owner = find_owner(row);
+                start = AT(pool_row_offsets, owner);
+            }
+            Request request;
+            const uint verdict = read_request(owner, slot, is_request ? pc.max_slots : 1u, request);
+            if (is_request) {
+                find_pending(item, slot, request, verdict, lane);
+                target = item;
+                seeding = verdict == ACCEPTED;
+                seed = find_seed(request);
+            } else {
+                find_row(row, start, request, verdict, lane);
+            }
         }
         if (makes_key) {
             make_key(lane);
         }
-        row += apart;
+        row += is_row ? apart : 0u;
+        is_request = false;
+        makes_key = false;
     } while (rows_per_item > 1u && row < end);
     if (seeds && seeding) {
-        seed_request(request, lane);
+        seed_request(seed, lane);
     }
 }

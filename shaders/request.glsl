@@ -9,14 +9,12 @@ struct Request {
     uint cached; // L
 };
 
-// ACCEPTED, EMPTY, or the index of status that counts the cause. Only an accepted request may be used to
-// address anything. slot is checked against slots; a kernel that uses no slot passes 0 and 1.
-uint read_request(uint r, uint slot, uint slots, out Request request) {
-    const uint first = AT(input_row_offsets, r);
-    const uint last = AT(input_row_offsets, r + 1u);
+// Of a request with the rows [first, last): ACCEPTED, EMPTY, or the index of status that counts the cause. Only an
+// accepted one may be used to address anything. slot is checked against slots; a kernel that uses none passes 0 and 1.
+uint judge(uint first, uint last, uint cached, uint slot, uint slots, out Request request) {
     request.first = first;
     request.tokens = last - first;
-    request.cached = AT(cache_lengths, r);
+    request.cached = cached;
     // From the last test to the first, so that the first that applies stands; selections make smaller modules than
     // branches. L + n > 2^32 - 1 is asked without the sum that could wrap.
     uint verdict = request.tokens > 0xffffffffu - request.cached ? 3u : ACCEPTED;
@@ -24,6 +22,12 @@ uint read_request(uint r, uint slot, uint slots, out Request request) {
     verdict = last > pc.rows ? 1u : verdict;
     verdict = last < first ? 0u : verdict;
     return last == first ? EMPTY : verdict;
+}
+
+// Reads request r and judges it.
+uint read_request(uint r, uint slot, uint slots, out Request request) {
+    const uint first = AT(input_row_offsets, r);
+    return judge(first, AT(input_row_offsets, r + 1u), AT(cache_lengths, r), slot, slots, request);
 }
 
 // Adds a request that was dropped to its count; one invocation of each request calls it.

@@ -30,8 +30,12 @@ OUTPUT(uint, status)
 void main() {
     const uint lane = item_lane();
     const uint r = item_index();
-    Request request;
-    read_closing(r, lane, request);
+    if (r < pc.requests) {
+        const uint slot = AT(slot_idx, r);
+        Request request;
+        const uint verdict = read_request(r, slot, pc.max_slots, request);
+        find_pending(r, slot, request, verdict, lane);
+    }
     uint pair = lane;
     if (makes_key && pair < row_pairs) {
         do {

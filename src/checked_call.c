@@ -56,7 +56,10 @@ static KpoolResult count_groups(KpoolKernel kernel, const KpoolCall *call, uint3
     const char *name;
     uint64_t total = divide_up(count_items(kernel, call, &name), info->itemsPerGroup);
     if (info->operation == KPOOL_OPERATION_STEP) {
-        total += divide_up(count_row_items(kernel, call), info->itemsPerGroup);
+        const uint64_t of_rows = divide_up(count_row_items(kernel, call), info->itemsPerGroup);
+        /* An item that makes several rows takes a request beside them, or none. */
+        const uint64_t beside = total > of_rows ? total : of_rows;
+        total = info->rowsPerItem > 1 ? beside : total + of_rows;
     }
     if (judges_requests_beside(info->operation)) {
         const uint64_t judging = divide_up(call->requests, (uint64_t)info->lanesPerItem * info->itemsPerGroup);
@@ -103,7 +106,7 @@ static KpoolResult fit_tensors(KpoolKernel kernel, const KpoolBindings *bindings
                              (unsigned long long)shape->sizes[tensor]);
         }
         /* A descriptor has at most 2^32 - 1 bytes, so the sum stays below 2^30 words wherever it is used. */
-        const uint32_t shift = kpoolTensorInfos[tensor].has_rows && kernel->info.alignment == 16 ? 4 : 2;
+        const uint32_t shift = kpoolTensorInfos[tensor].has_rows && kpoolWordSize(&kernel->info) == 16 ? 4 : 2;
         *kpoolPushBase(&shape->push, tensor) += (uint32_t)(placement->starts[tensor] >> shift);
     }
     return KPOOL_SUCCESS;

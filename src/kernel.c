@@ -151,6 +151,7 @@ static KpoolResult create_pipeline(KpoolKernel kernel, uint32_t pass, VkShaderMo
         .operation = (uint32_t)info->operation,
         .page_size = info->page_size,
         .rows_per_item = info->rowsPerItem,
+        .alignment = info->alignment,
     };
     static const VkSpecializationMapEntry entries[] = {
 #define MAP_ENTRY(id, name) {id, offsetof(Specialization, name), sizeof(uint32_t)},
@@ -187,7 +188,7 @@ static KpoolResult create_pipelines(KpoolKernel kernel, VkPipelineCache cache, K
 {
     const KpoolContext context = kernel->context;
     const KpoolKernelCreateInfo *info = &kernel->info;
-    const KpoolModule spirv = kpoolFindModule(info->operation, context->bindingLayout, info->alignment);
+    const KpoolModule spirv = kpoolFindModule(info->operation, context->bindingLayout, kpoolWordSize(info));
     const VkShaderModuleCreateInfo moduleInfo = {
         .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
         .codeSize = spirv.size,

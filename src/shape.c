@@ -67,17 +67,18 @@ typedef struct Resolver {
 /* A base or stride in elements becomes words on the device. It cannot be cut off: measure() keeps it below
  * 2^31 wherever it is used; where it is not, any value will do. */
 static KpoolResult to_words(const Resolver *resolver, const char *name, VkDeviceSize value, uint32_t element_size,
-                            uint32_t word_size, uint32_t *words)
+                            uint32_t alignment, uint32_t word_size, uint32_t *words)
 {
-    /* Both sizes are powers of two, and so is a word in elements. */
-    const uint32_t shift = (word_size == 16 ? 4u : 2u) - (element_size == 4 ? 2u : 1u);
-    if ((value & ((1u << shift) - 1)) != 0) {
+    /* All are powers of two. */
+    const uint32_t element_shift = element_size == 4 ? 2 : 1;
+    const uint32_t unit = alignment >> element_shift;
+    if ((value & (unit - 1)) != 0) {
         return kpoolFail(resolver->diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, name,
-                         word_size == 4 ? "%s is %llu, must be even for 2-byte types"
+                         alignment == 4 ? "%s is %llu, must be even for 2-byte types"
                                         : "%s is %llu, must be a multiple of %u elements: the kernel's alignment is 16",
-                         name, (unsigned long long)value, 1u << shift);
+                         name, (unsigned long long)value, unit);
     }
-    *words = (uint32_t)(value >> shift);
+    *words = (uint32_t)(value >> ((word_size == 16 ? 4 : 2) - element_shift));
     return KPOOL_SUCCESS;
 }
 
@@ -86,14 +87,15 @@ static KpoolResult resolve_places(const Resolver *resolver, uint32_t tensor, uin
                                   Dimension *dimensions, uint32_t count, uint32_t *const strides[])
 {
     const KpoolTensorInfo *info = &kpoolTensorInfos[tensor];
-    const uint32_t word_size = info->has_rows ? resolver->info->alignment : 4;
+    const uint32_t alignment = info->has_rows ? resolver->info->alignment : 4;
+    const uint32_t word_size = info->has_rows ? kpoolWordSize(resolver->info) : 4;
     const VkDeviceSize base = kpoolTensorBase(resolver->call, tensor);
-    KpoolResult result = to_words(resolver, info->base_name, base, element_size, word_size,
+    KpoolResult result = to_words(resolver, info->base_name, base, element_size, alignment, word_size,
                                   kpoolPushBase(&resolver->shape->push, tensor));
     for (uint32_t i = 0; i < count && result == KPOOL_SUCCESS; i++) {
         if (strides != NULL && strides[i] != NULL) {
-            result = to_words(resolver, dimensions[i].stride_name, dimensions[i].stride, element_size, word_size,
-                              strides[i]);
+            result = to_words(resolver, dimensions[i].stride_name, dimensions[i].stride, element_size, alignment,
+                              word_size, strides[i]);
         }
     }
     VkDeviceSize elements = 0;

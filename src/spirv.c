@@ -9,7 +9,7 @@
 #include "tensors.h"
 
 #define MODULE(array) {array, sizeof array}
-/* A kernel that moves rows has a variant for each alignment; the others have an alignment of 4. */
+/* A kernel that does nothing but move rows has a variant for each size of words; the others have words of 4. */
 #define MOVING(name)                                                           \
     {                                                                          \
         {MODULE(kpool_##name##_wide_4), MODULE(kpool_##name##_wide_16)},       \
@@ -20,7 +20,7 @@
         {MODULE(kpool_##name##_wide_4)}, {MODULE(kpool_##name##_floor_4)},   \
     }
 
-KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout bindingLayout, uint32_t alignment)
+KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout bindingLayout, uint32_t wordSize)
 {
     static const KpoolModule modules[KPOOL_OPERATION_COUNT][2][2] = {
         [KPOOL_OPERATION_SEED_TAIL] = MOVING(seed_tail),
@@ -32,5 +32,5 @@ KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout binding
         [KPOOL_OPERATION_COPY_SLOTS] = OTHER(copy_slots),
         [KPOOL_OPERATION_CHECK_SLOTS] = OTHER(requests),
     };
-    return modules[operation][bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR][alignment == 16];
+    return modules[operation][bindingLayout == KPOOL_BINDING_LAYOUT_FLOOR][wordSize == 16];
 }

@@ -9,7 +9,7 @@ typedef struct KpoolModule {
     size_t size; /* bytes */
 } KpoolModule;
 
-/* bindingLayout is wide or floor, alignment 4 or 16. */
-KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout bindingLayout, uint32_t alignment);
+/* bindingLayout is wide or floor, wordSize as kpoolWordSize has it. */
+KpoolModule kpoolFindModule(KpoolOperation operation, KpoolBindingLayout bindingLayout, uint32_t wordSize);
 
 #endif

@@ -130,7 +130,12 @@ const char *kpoolOperationName(KpoolOperation operation)
 
 bool kpoolOperationMovesRows(KpoolOperation operation)
 {
-    return operation == KPOOL_OPERATION_SEED_TAIL;
+    return operation == KPOOL_OPERATION_SEED_TAIL || operation == KPOOL_OPERATION_STEP;
+}
+
+uint32_t kpoolWordSize(const KpoolKernelCreateInfo *info)
+{
+    return info->operation == KPOOL_OPERATION_SEED_TAIL ? info->alignment : 4;
 }
 
 bool kpoolOperationUsesWholeGroup(KpoolOperation operation)

@@ -67,8 +67,11 @@ static inline VkDeviceSize kpoolTensorBase(const KpoolCall *call, uint32_t tenso
     return *(const VkDeviceSize *)(const void *)((const char *)call + kpoolTensorInfos[tensor].base_offset);
 }
 
-/* Whether the operation does little but move rows, and so has a variant for an alignment of 16. */
+/* Whether the operation moves rows from k and gate, and so makes use of an alignment of 16. */
 bool kpoolOperationMovesRows(KpoolOperation operation);
+/* Bytes of the words that the shader counts tail, k and gate in. step, which also reads them in pairs of channels,
+ * counts in words of 4 whatever the alignment. info is resolved. */
+uint32_t kpoolWordSize(const KpoolKernelCreateInfo *info);
 /* Whether it makes pooled keys. */
 bool kpoolOperationMakesKeys(KpoolOperation operation);
 /* Whether rows of pooled are among its items. */

@@ -34,6 +34,11 @@ static bool makes_keys(KpoolOperation operation)
            operation == KPOOL_OPERATION_STEP;
 }
 
+static bool moves_rows(KpoolOperation operation)
+{
+    return operation == KPOOL_OPERATION_SEED_TAIL || operation == KPOOL_OPERATION_STEP;
+}
+
 /* The bindings of the set layout that the calls so far made for the operation: bit i is binding i. */
 static uint32_t declared_bindings(const FakeVulkan *fake, KpoolContext context, KpoolOperation operation)
 {
@@ -291,7 +296,8 @@ static void test_pipeline(void **state)
                                          .items_per_group = 4,
                                          .type = KPOOL_TYPE_BF16,
                                          .operation = KPOOL_OPERATION_SEED_TAIL,
-                                         .rows_per_item = 1};
+                                         .rows_per_item = 1,
+                                         .alignment = kernelInfo.alignment};
         assert_int_equal(pipeline->specialization_count, sizeof expected / 4);
         assert_memory_equal(pipeline->specialization, &expected, sizeof expected);
         assert_int_equal(fake.calls[2].function, FAKE_vkDestroyShaderModule);
@@ -320,7 +326,8 @@ static bool share_module(KpoolOperation one, KpoolOperation other, KpoolBindingL
            (makes_keys(one) && makes_keys(other) && (layout == KPOOL_BINDING_LAYOUT_FLOOR || !closes));
 }
 
-/* Which modules there are: seed_tail and copy_slots have one for each alignment, and each binding layout its own. */
+/* Which modules there are: seed_tail has one for each alignment, and each binding layout its own; step has the one for
+ * both. */
 static void test_every_module(void **state)
 {
     (void)state;
@@ -346,7 +353,7 @@ static void test_every_module(void **state)
                          layouts[i % 2] == KPOOL_BINDING_LAYOUT_WIDE);
             codes[i][o] = fake.calls[first].code;
             const KpoolKernelCreateInfo got = kpoolGetKernelInfo(kernel);
-            const bool moves = operation == KPOOL_OPERATION_SEED_TAIL;
+            const bool moves = moves_rows(operation);
             assert_int_equal(got.operation, operation);
             assert_int_equal(got.alignment, moves ? kernelInfo.alignment : 4);
             assert_int_equal(got.page_size, operation == KPOOL_OPERATION_STEP ? 32 : 0);
@@ -358,6 +365,7 @@ static void test_every_module(void **state)
                 assert_int_equal(values.local_size, values.lanes_per_item * values.items_per_group);
                 assert_int_equal(values.operation, operation);
                 assert_int_equal(values.page_size, got.page_size);
+                assert_int_equal(values.alignment, got.alignment);
             }
             kpoolDestroyKernel(kernel);
         }
@@ -430,7 +438,8 @@ static void test_constants_of_pools(void **state)
                                          .numerics = (uint32_t)cases[i].numerics,
                                          .operation = (uint32_t)cases[i].operation,
                                          .page_size = cases[i].page_size_used,
-                                         .rows_per_item = kernelInfo.rowsPerItem};
+                                         .rows_per_item = kernelInfo.rowsPerItem,
+                                         .alignment = 4};
         assert_memory_equal(fake.calls[1].specialization, &expected, sizeof expected);
         assert_int_equal(kpoolGetKernelInfo(kernel).page_size, cases[i].page_size_used);
         kpoolDestroyKernel(kernel);
@@ -443,7 +452,7 @@ static void test_constants_of_pools(void **state)
         KpoolKernel kernel;
         KpoolDiagnostic diagnostic = {0};
         const KpoolResult result = kpoolCreateKernel(context, &kernelInfo, &kernel, &diagnostic);
-        if (operation == KPOOL_OPERATION_SEED_TAIL) {
+        if (moves_rows(operation)) {
             assert_int_equal(result, KPOOL_ERROR_INVALID_ARGUMENT);
             assert_said(&diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.alignment");
         } else {

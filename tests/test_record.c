@@ -844,6 +844,35 @@ static void test_push_constants_floor(void **state)
     }
 }
 
+/* step counts in words of 4 bytes, whatever the kernel's alignment. */
+static void test_push_constants_of_step(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof push_cases / sizeof push_cases[0]; i++) {
+        const PushCase *push_case = &push_cases[i / 2];
+        if (push_case->alignment != 16) {
+            continue;
+        }
+        PushConstants pushed[2];
+        for (uint32_t j = 0; j < 2; j++) {
+            KpoolKernelCreateInfo info = info_of(push_case);
+            info.operation = KPOOL_OPERATION_STEP;
+            info.alignment = j == 0 ? 4 : 16;
+            Rig rig;
+            open_context(&rig, i % 2 == 0 ? KPOOL_BINDING_LAYOUT_WIDE : KPOOL_BINDING_LAYOUT_FLOOR, 0);
+            open_kernel(&rig, &info, &push_case->call);
+            assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
+            memcpy(&pushed[j], rig.fake.calls[2].push, sizeof pushed[j]);
+            close_rig(&rig);
+        }
+        const uint32_t words = push_case->geometry.type == KPOOL_TYPE_F32 ? 1 : 2;
+        const KpoolCall *call = &push_case->call;
+        const uint32_t k_row = call->k_row_stride != 0 ? (uint32_t)call->k_row_stride : push_case->geometry.head_dim;
+        assert_int_equal(pushed[0].k_row_stride, k_row / words);
+        assert_memory_equal(&pushed[1], &pushed[0], sizeof pushed[0]);
+    }
+}
+
 /* Ranges of the group that the operation does not use still belong to the descriptor, so they move its start. */
 static void test_floor_spans_unused_ranges(void **state)
 {
@@ -1094,8 +1123,11 @@ static void test_group_counts_of_operations(void **state)
         {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .pooled_rows = 9}, 3, 0},
         {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9}, 3, 0},
         {KPOOL_OPERATION_STEP, 1, 1, {.max_slots = 1, .requests = 300, .pooled_rows = 65236}, 65536, 0},
-        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9, .pooled_rows = 32}, 4, 8},
-        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9, .pooled_rows = 33}, 5, 8},
+        /* Unless an item makes several: then requests and rows share items. */
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9, .pooled_rows = 32}, 3, 8},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 9, .pooled_rows = 97}, 4, 8},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .requests = 1, .pooled_rows = 33}, 2, 8},
+        {KPOOL_OPERATION_STEP, 16, 4, {.max_slots = 1, .pooled_rows = 3}, 1, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Rig rig;
@@ -1372,18 +1404,19 @@ static void test_strides_keep_words(void **state)
         {"gate_base", offsetof(KpoolCall, gate_base), 0},
         {"gate_row_stride", offsetof(KpoolCall, gate_row_stride), 128},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
         Rig rig;
         open_context(&rig, KPOOL_BINDING_LAYOUT_WIDE, 0);
-        const KpoolKernelCreateInfo info = kernel_info(cases[i].type, cases[i].alignment);
+        KpoolKernelCreateInfo info = kernel_info(cases[i / 2].type, cases[i / 2].alignment);
+        info.operation = i % 2 == 0 ? KPOOL_OPERATION_SEED_TAIL : KPOOL_OPERATION_STEP;
         open_kernel(&rig, &info, &plain_call);
         for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
             VkDeviceSize *field = (VkDeviceSize *)(void *)((char *)&rig.call + fields[f].offset);
-            *field = fields[f].dense + cases[i].good;
+            *field = fields[f].dense + cases[i / 2].good;
             bind(&rig);
             assert_int_equal(record(&rig, NULL), KPOOL_SUCCESS);
             rig.fake.call_count = 0;
-            *field = fields[f].dense + cases[i].bad;
+            *field = fields[f].dense + cases[i / 2].bad;
             assert_refused(&rig, KPOOL_ERROR_INVALID_ARGUMENT, fields[f].name);
             *field = 0;
         }
@@ -1582,6 +1615,7 @@ int main(void)
         cmocka_unit_test(test_wide_looks_at_no_unused_range),
         cmocka_unit_test(test_push_constants_wide),
         cmocka_unit_test(test_push_constants_floor),
+        cmocka_unit_test(test_push_constants_of_step),
         cmocka_unit_test(test_push_constants_of_operations),
         cmocka_unit_test(test_floor_spans_unused_ranges),
         cmocka_unit_test(test_group_counts),

@@ -86,7 +86,7 @@ BenchMade bench_pipeline(Gpu *gpu, const KpoolKernelCreateInfo *info, uint32_t s
         return BENCH_REFUSED;
     }
     pipeline->spirv =
-        kpoolFindModule(resolved.operation, kpoolGetBindingLayout(gpu->context), resolved.alignment).size;
+        kpoolFindModule(resolved.operation, kpoolGetBindingLayout(gpu->context), kpoolWordSize(&resolved)).size;
     BenchScene scene;
     BenchMade made = bench_scene_create(&scene, gpu, info, &mix, 1, reason);
     if (made != BENCH_MADE) {
@@ -110,13 +110,13 @@ BenchMade bench_pipeline(Gpu *gpu, const KpoolKernelCreateInfo *info, uint32_t s
 size_t bench_spirv_size(void)
 {
     static const KpoolBindingLayout layouts[] = {KPOOL_BINDING_LAYOUT_WIDE, KPOOL_BINDING_LAYOUT_FLOOR};
-    static const uint32_t alignments[] = {4, 16};
+    static const uint32_t word_sizes[] = {4, 16};
     const uint32_t *counted[MOST_MODULES] = {0};
     uint32_t count = 0;
     size_t size = 0;
     for (KpoolOperation operation = KPOOL_OPERATION_SEED_TAIL; operation <= KPOOL_OPERATION_CHECK_SLOTS; operation++) {
         for (uint32_t i = 0; i < 4; i++) {
-            const KpoolModule module = kpoolFindModule(operation, layouts[i / 2], alignments[i % 2]);
+            const KpoolModule module = kpoolFindModule(operation, layouts[i / 2], word_sizes[i % 2]);
             uint32_t known = 0;
             while (known < count && counted[known] != module.words) {
                 known++;

@@ -236,14 +236,15 @@ typedef struct KpoolKernelCreateInfo {
     KpoolOperation operation;
     KpoolGeometry geometry;
     /* Bytes that every row start of tail, k and gate is a multiple of: 4, or 16, which moves 16 bytes
-     * at a time and needs head_dim times the element size to be a multiple of 16. 0: 4. Only seed_tail
-     * makes use of 16; for the others it becomes 4. */
+     * at a time and needs head_dim times the element size to be a multiple of 16. 0: 4. Only seed_tail and step
+     * make use of 16; for the others it becomes 4. */
     uint32_t alignment;
     /* The shape of a workgroup: invocations that share one item, and items side by side in one
      * workgroup; both powers of two, at most 128 together. An item is a request (seed_tail, ring_close, step),
-     * rowsPerItem rows of pooled, one after the other (compress, step), or a pair (copy_slots). pool_row_offsets,
-     * expand_topk and check_slots have itemsPerGroup 1, and all but compress and step rowsPerItem 1. 0: chosen from
-     * the device's type. No shape changes a result. */
+     * rowsPerItem rows of pooled, one after the other (compress, step), or a pair (copy_slots); in step, where
+     * rowsPerItem exceeds 1, a request and such rows. pool_row_offsets, expand_topk and check_slots have itemsPerGroup
+     * 1, and all but compress and step rowsPerItem 1. 0: chosen from the device's type. No shape changes a
+     * result. */
     uint32_t lanesPerItem;
     uint32_t itemsPerGroup;
     uint32_t rowsPerItem;
