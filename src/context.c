@@ -116,11 +116,16 @@ static KpoolResult load_functions(KpoolContext context, const KpoolContextCreate
 
 static KpoolResult read_device(KpoolContext context, const KpoolContextCreateInfo *info, KpoolDiagnostic *diagnostic)
 {
+    /* The one of Vulkan 1.0 first: no other may be called on a device below 1.1. */
     const PFN_vkGetPhysicalDeviceProperties getProperties =
         (PFN_vkGetPhysicalDeviceProperties)info->pfnGetInstanceProcAddr(info->instance,
                                                                         "vkGetPhysicalDeviceProperties");
-    if (getProperties == NULL) {
-        return missing_function(diagnostic, "vkGetPhysicalDeviceProperties");
+    const PFN_vkGetPhysicalDeviceProperties2 getProperties2 =
+        (PFN_vkGetPhysicalDeviceProperties2)info->pfnGetInstanceProcAddr(info->instance,
+                                                                         "vkGetPhysicalDeviceProperties2");
+    if (getProperties == NULL || getProperties2 == NULL) {
+        return missing_function(diagnostic, getProperties == NULL ? "vkGetPhysicalDeviceProperties"
+                                                                  : "vkGetPhysicalDeviceProperties2");
     }
     VkPhysicalDeviceProperties properties;
     getProperties(info->physicalDevice, &properties);
@@ -129,6 +134,15 @@ static KpoolResult read_device(KpoolContext context, const KpoolContextCreateInf
                          "createInfo.physicalDevice supports Vulkan %u.%u, must be at least 1.1",
                          VK_API_VERSION_MAJOR(properties.apiVersion), VK_API_VERSION_MINOR(properties.apiVersion));
     }
+    VkPhysicalDeviceSubgroupProperties subgroup = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES,
+    };
+    VkPhysicalDeviceProperties2 properties2 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+        .pNext = &subgroup,
+    };
+    getProperties2(info->physicalDevice, &properties2);
+    context->subgroupSize = subgroup.subgroupSize;
     context->deviceType = properties.deviceType;
     context->limits = properties.limits;
     const bool wide = (kpoolBindingLayouts(&properties.limits) & KPOOL_BINDING_LAYOUT_WIDE_BIT) != 0;

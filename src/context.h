@@ -35,6 +35,7 @@ struct KpoolContext_T {
     VkDevice device;
     KpoolFunctions functions;
     VkPhysicalDeviceType deviceType;
+    uint32_t subgroupSize;
     VkPhysicalDeviceLimits limits;
     KpoolBindingLayout bindingLayout;
     bool pushDescriptors;

@@ -62,24 +62,25 @@ static uint32_t power_of_two_above(uint32_t value, uint32_t most)
     return power;
 }
 
-/* On a CPU the cost follows the lanes launched, so there a lane does several words and a workgroup many items; a GPU
- * wants the shortest chain: a lane a word, up to one or two subgroups. Most calls bring far fewer pools than they may,
- * and on a CPU an item without work costs almost what one with work does: there few items make many rows, and in step,
- * where each of two kinds of items begins a workgroup, a workgroup is small. */
-static void choose_shape(VkPhysicalDeviceType deviceType, KpoolKernelCreateInfo *info)
+/* On a CPU a subgroup is one vector, whose lanes cost the same whether they work or not: there an item takes one, a
+ * lane does several words, and a workgroup holds many items; a GPU wants the shortest chain: a lane a word, up to one
+ * or two subgroups. Most calls bring far fewer pools than they may, and on a CPU an item without work costs almost what
+ * one with work does: there few items make many rows, and in step, whose items are long, a workgroup is small. */
+static void choose_shape(KpoolContext context, KpoolKernelCreateInfo *info)
 {
     const bool whole = kpoolOperationUsesWholeGroup(info->operation);
-    const bool cpu = deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU && !whole;
+    const bool cpu = context->deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU && !whole;
+    const uint32_t vector = power_of_two_above(context->subgroupSize, 32);
     if (info->lanesPerItem == 0) {
         const ItemWork work = measure_item(info);
-        uint32_t most = cpu ? 8 : 64;
+        uint32_t most = cpu ? vector : 64;
         while (most > 1 && info->itemsPerGroup > MOST_INVOCATIONS / most) {
             most /= 2;
         }
         info->lanesPerItem = power_of_two_above(cpu ? work.row_words / 4 : work.rows * work.row_words, most);
     }
     if (info->itemsPerGroup == 0) {
-        const uint32_t of_cpu = info->operation == KPOOL_OPERATION_STEP ? 8 : 64;
+        const uint32_t of_cpu = info->operation == KPOOL_OPERATION_STEP ? 2 * vector : 64;
         const uint32_t wanted = whole ? 1 : cpu ? of_cpu : 32;
         /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): lanesPerItem is at least 1 by now */
         info->itemsPerGroup = info->lanesPerItem < wanted ? wanted / info->lanesPerItem : 1;
@@ -96,7 +97,7 @@ static KpoolResult resolve_info(KpoolContext context, const KpoolKernelCreateInf
     if (result != KPOOL_SUCCESS) {
         return result;
     }
-    choose_shape(context->deviceType, info);
+    choose_shape(context, info);
     if (!is_power_of_two(info->lanesPerItem)) {
         return kpoolFail(diagnostic, KPOOL_ERROR_INVALID_ARGUMENT, "createInfo.lanesPerItem",
                          "createInfo.lanesPerItem is %u, must be a power of two", info->lanesPerItem);

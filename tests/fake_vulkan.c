@@ -137,6 +137,22 @@ static VKAPI_ATTR void VKAPI_CALL fake_vkGetPhysicalDeviceProperties(VkPhysicalD
     *pProperties = current->properties;
 }
 
+static VKAPI_ATTR void VKAPI_CALL fake_vkGetPhysicalDeviceProperties2(VkPhysicalDevice physicalDevice,
+                                                                      VkPhysicalDeviceProperties2 *pProperties)
+{
+    expect(physicalDevice == fake_physical_device(), "properties of another device");
+    expect(current->properties.apiVersion >= VK_API_VERSION_1_1, "vkGetPhysicalDeviceProperties2 below Vulkan 1.1");
+    expect(pProperties->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, "VkPhysicalDeviceProperties2: sType");
+    pProperties->properties = current->properties;
+    VkPhysicalDeviceSubgroupProperties *subgroup = pProperties->pNext;
+    if (subgroup == NULL || subgroup->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES ||
+        subgroup->pNext != NULL) {
+        expect(false, "VkPhysicalDeviceProperties2: pNext");
+        return;
+    }
+    subgroup->subgroupSize = current->subgroup_size;
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL fake_vkCreateDescriptorSetLayout(
     VkDevice device, const VkDescriptorSetLayoutCreateInfo *pCreateInfo, const VkAllocationCallbacks *pAllocator,
     VkDescriptorSetLayout *pSetLayout)
@@ -393,7 +409,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL fake_vkGetDeviceProcAddr(VkDevic
 {
     expect(device == fake_device(), "vkGetDeviceProcAddr of another device");
     /* Of the functions known, these alone are of the instance and of the physical device. */
-    if (strcmp(name, "vkGetPhysicalDeviceProperties") == 0) {
+    if (strcmp(name, "vkGetPhysicalDeviceProperties") == 0 || strcmp(name, "vkGetPhysicalDeviceProperties2") == 0) {
         return NULL;
     }
     return fake_get_instance_proc_addr(fake_instance(), name);
@@ -437,6 +453,7 @@ void fake_vulkan_init(FakeVulkan *fake)
                         .minStorageBufferOffsetAlignment = 16,
                     },
             },
+        .subgroup_size = 8,
         .failed = FAKE_FUNCTION_COUNT,
         .last_handle = 0x1000,
     };

@@ -11,24 +11,25 @@
 #include <vulkan/vulkan_core.h>
 
 /* X(name): what fake_get_instance_proc_addr and vkGetDeviceProcAddr know. */
-#define FAKE_FUNCTIONS(X)            \
-    X(vkGetDeviceProcAddr)           \
-    X(vkGetPhysicalDeviceProperties) \
-    X(vkCreateDescriptorSetLayout)   \
-    X(vkDestroyDescriptorSetLayout)  \
-    X(vkCreatePipelineLayout)        \
-    X(vkDestroyPipelineLayout)       \
-    X(vkCreateShaderModule)          \
-    X(vkDestroyShaderModule)         \
-    X(vkCreateComputePipelines)      \
-    X(vkDestroyPipeline)             \
-    X(vkUpdateDescriptorSets)        \
-    X(vkCmdBindPipeline)             \
-    X(vkCmdBindDescriptorSets)       \
-    X(vkCmdPushConstants)            \
-    X(vkCmdDispatch)                 \
-    X(vkCmdPipelineBarrier)          \
-    X(vkCmdPushDescriptorSetKHR)     \
+#define FAKE_FUNCTIONS(X)             \
+    X(vkGetDeviceProcAddr)            \
+    X(vkGetPhysicalDeviceProperties)  \
+    X(vkGetPhysicalDeviceProperties2) \
+    X(vkCreateDescriptorSetLayout)    \
+    X(vkDestroyDescriptorSetLayout)   \
+    X(vkCreatePipelineLayout)         \
+    X(vkDestroyPipelineLayout)        \
+    X(vkCreateShaderModule)           \
+    X(vkDestroyShaderModule)          \
+    X(vkCreateComputePipelines)       \
+    X(vkDestroyPipeline)              \
+    X(vkUpdateDescriptorSets)         \
+    X(vkCmdBindPipeline)              \
+    X(vkCmdBindDescriptorSets)        \
+    X(vkCmdPushConstants)             \
+    X(vkCmdDispatch)                  \
+    X(vkCmdPipelineBarrier)           \
+    X(vkCmdPushDescriptorSetKHR)      \
     X(vkSetDebugUtilsObjectNameEXT)
 
 typedef enum FakeFunction {
@@ -85,6 +86,7 @@ typedef struct FakeObject {
 typedef struct FakeVulkan {
     /* The test's to set. */
     VkPhysicalDeviceProperties properties;
+    uint32_t subgroup_size;
     const char *missing;  /* the function that cannot be found */
     uint32_t fail_at;     /* 1: the first call that returns a VkResult fails; 0: none */
     VkResult fail_result; /* with which it fails */

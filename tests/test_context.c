@@ -565,10 +565,12 @@ static void test_default_workgroups(void **state)
         {.head_dim = 128, .kpool = 4, .type = KPOOL_TYPE_BF16},
         {.head_dim = 1024, .kpool = 128, .type = KPOOL_TYPE_F32, .ring = 4096, .rollback = 3968},
     };
-    for (uint32_t d = 0; d < 2; d++) {
+    static const uint32_t subgroup_sizes[] = {0, 1, 4, 8, 128};
+    for (uint32_t d = 0; d < 10; d++) {
         FakeVulkan fake;
         fake_vulkan_init(&fake);
-        fake.properties.deviceType = device_types[d];
+        fake.properties.deviceType = device_types[d % 2];
+        fake.subgroup_size = subgroup_sizes[d / 2];
         const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_DEFAULT, 0, NULL);
         KpoolContext context;
         assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
@@ -577,6 +579,46 @@ static void test_default_workgroups(void **state)
                  operation++) {
                 check_default_workgroups(&fake, context, operation, &geometries[g]);
             }
+        }
+        kpoolDestroyContext(context);
+        assert_no_misuse(&fake);
+    }
+}
+
+/* On a CPU an item takes a subgroup, where it has that much to do; a GPU's size does not count. */
+static void test_default_lanes(void **state)
+{
+    (void)state;
+    static const struct {
+        VkPhysicalDeviceType type;
+        uint32_t subgroup_size, head_dim;
+        uint32_t lanes, items, step_items; /* step_items: of step, which has the same lanes */
+    } cases[] = {
+        {VK_PHYSICAL_DEVICE_TYPE_CPU, 4, 128, 4, 16, 2},
+        {VK_PHYSICAL_DEVICE_TYPE_CPU, 8, 128, 8, 8, 2},
+        {VK_PHYSICAL_DEVICE_TYPE_CPU, 8, 16, 2, 32, 8},
+        {VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, 4, 128, 64, 1, 1},
+        {VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU, 32, 128, 64, 1, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        FakeVulkan fake;
+        fake_vulkan_init(&fake);
+        fake.properties.deviceType = cases[i].type;
+        fake.subgroup_size = cases[i].subgroup_size;
+        const KpoolContextCreateInfo info = context_info(KPOOL_BINDING_LAYOUT_DEFAULT, 0, NULL);
+        KpoolContext context;
+        assert_int_equal(kpoolCreateContext(&info, &context, NULL), KPOOL_SUCCESS);
+        static const KpoolOperation operations[] = {KPOOL_OPERATION_RING_CLOSE, KPOOL_OPERATION_STEP};
+        for (uint32_t o = 0; o < 2; o++) {
+            const KpoolKernelCreateInfo kernelInfo = {
+                .operation = operations[o],
+                .geometry = {.head_dim = cases[i].head_dim, .kpool = 4, .type = KPOOL_TYPE_F16}};
+            KpoolKernel kernel;
+            assert_int_equal(kpoolCreateKernel(context, &kernelInfo, &kernel, NULL), KPOOL_SUCCESS);
+            const KpoolKernelCreateInfo got = kpoolGetKernelInfo(kernel);
+            assert_int_equal(got.lanesPerItem, cases[i].lanes);
+            assert_int_equal(got.itemsPerGroup, o == 0 ? cases[i].items : cases[i].step_items);
+            kpoolDestroyKernel(kernel);
         }
         kpoolDestroyContext(context);
         assert_no_misuse(&fake);
@@ -1081,6 +1123,7 @@ int main(void)
         cmocka_unit_test(test_getters_of_nothing),
         cmocka_unit_test(test_fields_of_other_operations),
         cmocka_unit_test(test_default_workgroups),
+        cmocka_unit_test(test_default_lanes),
         cmocka_unit_test(test_kernel_arguments),
         cmocka_unit_test(test_context_arguments),
         cmocka_unit_test(test_device_below_1_1),

@@ -243,8 +243,8 @@ typedef struct KpoolKernelCreateInfo {
      * workgroup; both powers of two, at most 128 together. An item is a request (seed_tail, ring_close, step),
      * rowsPerItem rows of pooled, one after the other (compress, step), or a pair (copy_slots); in step, where
      * rowsPerItem exceeds 1, a request and such rows. pool_row_offsets, expand_topk and check_slots have itemsPerGroup
-     * 1, and all but compress and step rowsPerItem 1. 0: chosen from the device's type. No shape changes a
-     * result. */
+     * 1, and all but compress and step rowsPerItem 1. 0: chosen from the device's type and subgroup size. No shape
+     * changes a result. */
     uint32_t lanesPerItem;
     uint32_t itemsPerGroup;
     uint32_t rowsPerItem;
