@@ -73,6 +73,11 @@ expect 2 '^kpool bench: createInfo.alignment is 8' --alignment 8
 expect 2 '^kpool bench: .*lanesPerItem is 3, must be a power of two' --lanes 3
 expect 2 '^kpool bench: .*head_dim is 3, must be even' --head-dim 3
 expect 3 "^kpool bench: no Vulkan device matches 'nobody'" --device nobody
+expect 3 "^kpool bench: no Vulkan device matches ''" --device=
+if "$kpool" bench --help >/dev/full 2>"$scratch/out" ||
+    ! grep -q '^kpool: standard output cannot be written$' "$scratch/out"; then
+    fail "bench --help does not say that it could not write"
+fi
 expect 0 'Exit status' --help
 
 echo "$failures failures"

@@ -145,8 +145,10 @@ bool gpu_select(Gpu *gpu, const char *selector)
         vkGetPhysicalDeviceProperties(devices[i], &properties);
         const bool better = !found || (selector == NULL && preference(properties.deviceType) >
                                                                preference(gpu->properties.deviceType));
-        const bool matches =
-            selector == NULL || (by_index ? index == i : strcasestr(properties.deviceName, selector) != NULL);
+        /* The empty one is part of every name, and most likely a variable that is not set. */
+        const bool named =
+            selector != NULL && selector[0] != '\0' && strcasestr(properties.deviceName, selector) != NULL;
+        const bool matches = selector == NULL || (by_index ? index == i : named);
         if (matches && better) {
             gpu->physicalDevice = devices[i];
             gpu->properties = properties;

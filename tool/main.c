@@ -1,6 +1,8 @@
 /* `kpool`, the runner: finds the command and hands over to it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "complaint.h"
@@ -87,14 +89,20 @@ static int dispatch(int argc, char **argv)
     return EXIT_BAD_INPUT;
 }
 
-int main(int argc, char **argv)
+/* At exit, wherever from: argp leaves after --help by itself. */
+static void check_output(int code, void *unused)
 {
-    clean_options(argc, argv);
-    const int code = dispatch(argc, argv);
+    (void)unused;
     /* A flush in between may have failed, and the last one not. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fputs("kpool: standard output cannot be written\n", stderr);
-        return code == EXIT_RIGHT ? EXIT_BAD_INPUT : code;
+        _exit(code == EXIT_RIGHT ? EXIT_BAD_INPUT : code);
     }
-    return code;
+}
+
+int main(int argc, char **argv)
+{
+    on_exit(check_output, NULL);
+    clean_options(argc, argv);
+    return dispatch(argc, argv);
 }
