@@ -25,8 +25,13 @@ PushConstants pc = push_constants;
 // INPUT and OUTPUT declare a tensor that the kernel reads only, or also writes; AT(name, i) is its word i. A kernel
 // that defines MOVES_16 declares tail, k and gate with INPUT_ROWS and OUTPUT_ROWS: their words have 4 bytes, and the
 // same memory in words of 16 is AT_16(name, i), where the kernel's alignment allows.
+//
+// Two declarations of one memory say so: SPIR-V takes them for apart where neither has Aliased, whatever GLSL's lack of
+// `restrict` means, and a read of the ring could be moved behind the write that replaces it. glslang does not say it.
 #ifdef MOVES_16
-#define ROWS
+#extension GL_EXT_spirv_intrinsics : require
+#define ALIASED 20
+#define ROWS spirv_decorate(ALIASED)
 #else
 #define ROWS restrict
 #endif
@@ -38,8 +43,8 @@ layout(set = 0, binding = KPOOL_GROUP_words, std430) restrict buffer WordsGroup 
 layout(set = 0, binding = KPOOL_GROUP_out, std430) restrict buffer OutGroup { ROW_WORD out_group[]; };
 
 #ifdef MOVES_16
-layout(set = 0, binding = KPOOL_GROUP_tail, std430) buffer TailGroup16 { uvec4 tail_group_16[]; };
-layout(set = 0, binding = KPOOL_GROUP_rows, std430) readonly buffer RowsGroup16 { uvec4 rows_group_16[]; };
+layout(set = 0, binding = KPOOL_GROUP_tail, std430) ROWS buffer TailGroup16 { uvec4 tail_group_16[]; };
+layout(set = 0, binding = KPOOL_GROUP_rows, std430) ROWS readonly buffer RowsGroup16 { uvec4 rows_group_16[]; };
 #endif
 
 #define INPUT(word, name)
@@ -82,10 +87,10 @@ layout(set = 0, binding = KPOOL_GROUP_rows, std430) readonly buffer RowsGroup16 
     };
 
 #define ROWS_TWICE(access, name)                                                            \
-    layout(set = 0, binding = KPOOL_BINDING_##name, std430) access buffer Buffer_##name {   \
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) ROWS access buffer Buffer_##name {   \
         uint tensor_##name[];                                                               \
     };                                                                                      \
-    layout(set = 0, binding = KPOOL_BINDING_##name, std430) access buffer Buffer16_##name { \
+    layout(set = 0, binding = KPOOL_BINDING_##name, std430) ROWS access buffer Buffer16_##name { \
         uvec4 tensor_16_##name[];                                                           \
     };
 #define INPUT_ROWS(name) ROWS_TWICE(readonly, name)

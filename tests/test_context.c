@@ -218,16 +218,32 @@ static void test_push_descriptor_layouts(void **state)
     assert_no_misuse(&fake);
 }
 
+/* Whether the module decorates the variable. */
+static bool decorates(const FakeCall *module, uint32_t variable, uint32_t decoration)
+{
+    enum { OP_DECORATE = 71 };
+    const size_t count = module->code_size / 4;
+    for (size_t i = 5; i < count; i += module->code[i] >> 16) {
+        const uint32_t *words = &module->code[i];
+        if ((words[0] & 0xffff) == OP_DECORATE && words[1] == variable && words[2] == decoration) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A SPIR-V module declares no more than it may: the Shader capability alone, and the bindings, specialization
- * constants that the host provides. */
+ * constants that the host provides. Two variables that are one buffer are Aliased: a compiler may take others for
+ * apart. */
 static void check_module(const FakeCall *module, uint32_t bindings, uint32_t specializations, bool all_bindings)
 {
     enum { OP_CAPABILITY = 17, OP_EXTENSION = 10, OP_DECORATE = 71, DECORATION_SPEC_ID = 1, DECORATION_BINDING = 33,
-           DECORATION_DESCRIPTOR_SET = 34, CAPABILITY_SHADER = 1 };
+           DECORATION_DESCRIPTOR_SET = 34, DECORATION_ALIASED = 20, CAPABILITY_SHADER = 1 };
     const size_t count = module->code_size / 4;
     assert_int_equal(module->code_size % 4, 0);
     assert_int_equal(module->code[0], 0x07230203);
     uint32_t declared = 0;
+    uint32_t variables[32] = {0};
     for (size_t i = 5; i < count; i += module->code[i] >> 16) {
         const uint32_t *words = &module->code[i];
         const uint32_t op = words[0] & 0xffff;
@@ -240,6 +256,12 @@ static void check_module(const FakeCall *module, uint32_t bindings, uint32_t spe
         } else if (op == OP_DECORATE && words[2] == DECORATION_BINDING) {
             assert_in_range(words[3], 0, 31);
             declared |= 1u << words[3];
+            const uint32_t other = variables[words[3]];
+            if (other != 0) {
+                assert_true(decorates(module, words[1], DECORATION_ALIASED));
+                assert_true(decorates(module, other, DECORATION_ALIASED));
+            }
+            variables[words[3]] = words[1];
         } else if (op == OP_DECORATE && words[2] == DECORATION_SPEC_ID) {
             assert_in_range(words[3], 0, specializations - 1);
         }
