@@ -16,6 +16,9 @@
 static uint32_t asked[MOST_SAMPLES];
 static uint32_t asked_count;
 static uint32_t fails_at; /* 0: never */
+/* Of the submissions all but each ninth take so long, in seconds, where this is not 0. */
+static double stall;
+static uint32_t submissions;
 
 bool __wrap_bench_variant_time(BenchVariants *variants, BenchVariant variant, uint32_t times, double *seconds);
 bool __wrap_bench_submission_time(BenchVariants *variants, double *seconds);
@@ -41,7 +44,8 @@ bool __wrap_bench_variant_time(BenchVariants *variants, BenchVariant variant, ui
 bool __wrap_bench_submission_time(BenchVariants *variants, double *seconds)
 {
     (void)variants;
-    *seconds = 5e-6;
+    submissions++;
+    *seconds = stall != 0 && submissions % 9 != 0 ? stall : 5e-6;
     return ask(SUBMISSION);
 }
 
@@ -53,6 +57,7 @@ static BenchVariants variants_of_seed_tail(void)
     }
     asked_count = 0;
     fails_at = 0;
+    stall = 0;
     return variants;
 }
 
@@ -96,6 +101,22 @@ static void costs_and_ratios(void **state)
     variants.present[BENCH_FAST] = true;
     assert_true(bench_sample(&variants, 1, &result));
     expect_near(result.once[BENCH_FAST].microseconds, 16);
+    expect_near(result.once[BENCH_FAST].ratio, 11.0 / 16);
+}
+
+/* 45 us are over the 40 that 32 of ours take, and below the 56 of fast: only the ninth round says anything of the two. */
+static void rounds_below_nothing_give_no_ratio(void **state)
+{
+    (void)state;
+    BenchVariants variants = variants_of_seed_tail();
+    variants.present[BENCH_FAST] = true;
+    stall = 45e-6;
+    BenchResult result;
+    assert_true(bench_sample(&variants, 9, &result));
+    assert_true(result.marginal[BENCH_OURS].microseconds < 0);
+    assert_true(result.marginal[BENCH_FAST].microseconds > 0);
+    expect_near(result.marginal[BENCH_FAST].ratio, 11.0 / 16);
+    expect_near(result.marginal[BENCH_OURS].ratio, 11.0 / 10);
     expect_near(result.once[BENCH_FAST].ratio, 11.0 / 16);
 }
 
@@ -156,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(medians),
         cmocka_unit_test(costs_and_ratios),
+        cmocka_unit_test(rounds_below_nothing_give_no_ratio),
         cmocka_unit_test(rounds_are_shuffled),
         cmocka_unit_test(rounds_have_a_default),
         cmocka_unit_test(a_failed_sample_ends_it),

@@ -81,10 +81,11 @@ static BenchMeasure measure(const Round *rounds, uint32_t count, BenchVariant va
     measured.microseconds = bench_median(values, count);
     size_t ratios = 0;
     for (uint32_t i = 0; i < count && variant != BENCH_EMPTY; i++) {
+        const double dividend = cost(&rounds[i], over, marginal);
         const double divisor = cost(&rounds[i], under, marginal);
-        /* On a noisy machine many can seem to cost less than nothing. */
-        if (divisor > 0) {
-            values[ratios++] = cost(&rounds[i], over, marginal) / divisor;
+        /* On a noisy machine either can seem to cost less than nothing, and then the round says nothing of the two. */
+        if (dividend > 0 && divisor > 0) {
+            values[ratios++] = dividend / divisor;
         }
     }
     measured.ratio = bench_median(values, ratios);
