@@ -86,12 +86,12 @@ layout(set = 0, binding = KPOOL_GROUP_rows, std430) ROWS readonly buffer RowsGro
         word tensor_##name[];                                                               \
     };
 
-#define ROWS_TWICE(access, name)                                                            \
+#define ROWS_TWICE(access, name)                                                                 \
     layout(set = 0, binding = KPOOL_BINDING_##name, std430) ROWS access buffer Buffer_##name {   \
-        uint tensor_##name[];                                                               \
-    };                                                                                      \
+        uint tensor_##name[];                                                                    \
+    };                                                                                           \
     layout(set = 0, binding = KPOOL_BINDING_##name, std430) ROWS access buffer Buffer16_##name { \
-        uvec4 tensor_16_##name[];                                                           \
+        uvec4 tensor_16_##name[];                                                                \
     };
 #define INPUT_ROWS(name) ROWS_TWICE(readonly, name)
 #define OUTPUT_ROWS(name) ROWS_TWICE(, name)

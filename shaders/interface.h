@@ -55,9 +55,9 @@
 #define KPOOL_GROUP_out 3
 #define KPOOL_GROUP_COUNT 4
 
-/* X(name): what is fixed for one call. Bases and strides count the words that the shader moves: of
- * 4 or 16 bytes (the kernel's alignment) in tail, k and gate, of 4 bytes elsewhere. In the floor layout
- * a base also holds the distance from the start of the group. */
+/* X(name): what is fixed for one call. Bases and strides count words of 4 bytes, but in seed_tail those that it moves:
+ * of 4 or 16 bytes (the kernel's alignment) in tail, k and gate. In the floor layout a base also holds the distance from
+ * the start of the group. */
 #define KPOOL_PUSH_CONSTANTS(X) \
     X(max_slots)                \
     X(requests)                 \
@@ -111,7 +111,7 @@
     X(14, scatters)             \
     X(15, operation)            \
     X(16, page_size)            \
-    X(17, rows_per_item)   \
+    X(17, rows_per_item)        \
     X(18, alignment)
 
 /* Workgroups in a row of the grid, where there are more than one row: a constant costs the shader no load. Every device

@@ -101,6 +101,7 @@ void seed_request(Seed seed, uint lane) {
                 const uint to = ring_word(seed.begin + member);
                 const uint row = seed.row + member;
                 if (run > 1u) {
+                    // No quotient is cut off: with an alignment of 16, bases and strides are multiples of 4 words.
                     const uint to_16 = to / 4u + lane_run;
                     const uint gate_16 = row * pc.gate_row_stride / 4u + lane_run;
                     AT_16(tail, to_16) = AT_16(k, row * pc.k_row_stride / 4u + lane_run);

@@ -20,7 +20,7 @@ typedef struct KpoolTensorInfo {
     const char *base_name;
     uint32_t base_offset; /* bytes, of its base in KpoolCall */
     uint32_t group;       /* KPOOL_GROUP_... */
-    bool has_rows;        /* that are moved in words of the kernel's alignment */
+    bool has_rows;        /* which keep the kernel's alignment */
 } KpoolTensorInfo;
 
 extern const KpoolTensorInfo kpoolTensorInfos[KPOOL_TENSOR_COUNT];
